@@ -1,0 +1,169 @@
+"""YAML with positions → frozen pydantic models; every issue at once, with file and line.
+
+YAML is read by ruamel's safe, pure round-trip constructor: no tags are evaluated,
+duplicate keys are errors. Position of a value = line of its key (or its list item).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import pydantic
+from pydantic import BaseModel, ConfigDict
+
+from lockstep.base import issues
+
+__all__ = ["Document", "Model", "load", "parse"]
+
+Loc = tuple[str | int, ...]
+
+
+class Model(BaseModel):
+    """Base of everything read from files: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Document:
+    """A parsed file: plain data and the line of every key."""
+
+    def __init__(self, path: str, data: Any, lines: dict[Loc, int]) -> None:
+        self.path = path
+        self.data = data
+        self._lines = lines
+
+    def line(self, *loc: str | int) -> int | None:
+        """1-based line of the value at ``loc``, of its nearest known parent otherwise."""
+        for end in range(len(loc), -1, -1):
+            if (line := self._lines.get(loc[:end])) is not None:
+                return line
+        return None
+
+    def model(self, kind: type[M], report: issues.Report) -> M | None:
+        """The document as ``kind``; None when ``report`` got errors."""
+        try:
+            return kind.model_validate(self.data)
+        except pydantic.ValidationError as error:
+            for entry in error.errors(include_url=False):
+                self._add(kind, entry["loc"], entry["type"], entry["msg"], entry.get("input"), report)
+            return None
+
+    def _add(
+        self, kind: type[BaseModel], loc: Loc, sort: str, message: str, value: object, report: issues.Report
+    ) -> None:
+        where = ".".join(str(part) for part in loc) or "the document"
+        line = self.line(*loc)
+        if sort == "extra_forbidden":
+            report.error(
+                self.path, line, f"unknown key `{where}`", _did_you_mean(str(loc[-1]), _keys_at(kind, loc[:-1]))
+            )
+        elif sort == "missing":
+            report.error(self.path, line, f"`{where}` is missing")
+        else:
+            text = message.removeprefix("Value error, ")
+            shown = f", got {value!r}" if isinstance(value, (str, int, float, bool)) else ""
+            report.error(self.path, line, f"`{where}`: {text[0].lower()}{text[1:]}{shown}")
+
+
+def parse(text: str, path: str, report: issues.Report) -> Document | None:
+    """YAML text → `Document`; None when ``report`` got errors."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    reader = YAML(typ="rt", pure=True)
+    reader.allow_duplicate_keys = False
+    try:
+        tree = reader.load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        report.error(path, mark.line + 1 if mark else None, f"not YAML: {error.problem or error.context}")
+        return None
+    except (YAMLError, ValueError, RecursionError) as error:
+        report.error(path, None, f"not YAML: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+        return None
+    if tree is None:
+        report.error(path, 1, "the file is empty")
+        return None
+    lines: dict[Loc, int] = {}
+    return Document(path, _plain(tree, (), lines), lines)
+
+
+def load(path: Path, report: issues.Report, *, shown: str | None = None) -> Document | None:
+    """Read and `parse` a file; ``shown`` is the path for messages (None: as given)."""
+    name = shown or str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        report.error(name, None, f"cannot be read: {reason}")
+        return None
+    return parse(text, name, report)
+
+
+def _plain(tree: Any, loc: Loc, lines: dict[Loc, int]) -> Any:
+    """ruamel's tree as plain dicts, lists and scalars, noting lines on the way. Iterates anchors once per use."""
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
+
+    if isinstance(tree, CommentedMap):
+        lines.setdefault(loc, tree.lc.line + 1)
+        result: dict[Any, Any] = {}
+        for key, value in tree.items():
+            name = key if isinstance(key, str) else str(key)
+            mark = tree.lc.data.get(key)
+            lines[(*loc, name)] = mark[0] + 1 if mark else tree.lc.line + 1
+            result[name] = _plain(value, (*loc, name), lines)
+        return result
+    if isinstance(tree, CommentedSeq):
+        lines.setdefault(loc, tree.lc.line + 1)
+        items = []
+        for index, value in enumerate(tree):
+            mark = tree.lc.data.get(index)
+            lines[(*loc, index)] = mark[0] + 1 if mark else tree.lc.line + 1
+            items.append(_plain(value, (*loc, index), lines))
+        return items
+    if isinstance(tree, TaggedScalar):
+        return str(tree.value)
+    if isinstance(tree, str):
+        return str(tree)
+    if isinstance(tree, bool) or tree is None:
+        return tree
+    if isinstance(tree, int):
+        return int(tree)
+    return float(tree) if isinstance(tree, float) else str(tree)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Every pydantic model inside a type such as ``dict[str, Node] | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
+
+
+def _keys_at(kind: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
+    """The keys that may stand at ``loc`` in a document of ``kind``."""
+    models: list[type[BaseModel]] = [kind]
+    for part in loc:
+        inside: list[type[BaseModel]] = []
+        named = False
+        for model in models:
+            for name, spec in model.model_fields.items():
+                if part in (name, spec.alias):
+                    named = True
+                    inside += _models_in(spec.annotation)
+        # A list index or a free key of a dict names no field: the models stay.
+        models = inside if named else models
+    return sorted({spec.alias or name for model in models for name, spec in model.model_fields.items()})
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str | None:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return f"known here: {', '.join(known)}" if known else None

@@ -1,0 +1,41 @@
+"""Every timeout and limit, with its reason and its relation to the others. Seconds unless named otherwise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NODES_PER_PATTERN: Final = 100_000
+"""Largest host range: the scale up to which preview is measured; beyond it a typing error is likelier than a fleet."""
+
+SSH_CONNECT_SECONDS: Final = 5.0
+"""TCP connect. A black hole would otherwise hold its slot for 130 s (kernel default)."""
+SSH_LOGIN_SECONDS: Final = 10.0
+"""Banner, key exchange and authentication together, each bounded by this and all by the host deadline."""
+HOST_DEADLINE_SECONDS: Final = 30.0
+"""One hard deadline per host from connect to last byte; closes the socket. Above script + login."""
+SCRIPT_SECONDS: Final = 20.0
+"""The probe's own limit on the node; below the host deadline so that partial output still comes back."""
+COMMAND_SECONDS: Final = 8.0
+"""One command of the probe. nvidia-smi without persistence mode takes 2–4 s on eight GPUs."""
+OUTPUT_BYTES_PER_COMMAND: Final = 256 * 1024
+"""`nvidia-smi -q -x` of eight GPUs is 96 kB; truncated output is Unreadable, never parsed."""
+OUTPUT_BYTES_PER_NODE: Final = 2 * 1024 * 1024
+"""All of one node's answer; a node that floods is Unreadable."""
+SWEEP_CONCURRENCY: Final = 100
+"""Threads of a sweep. paramiko at 1,000 threads loses a third of the hosts; 100–200 serve 10,000."""
+SECOND_PASS_CONCURRENCY: Final = 32
+"""Hosts tried again after the first pass, with `HOST_DEADLINE_SECONDS` doubled."""
+
+FENCE_SHARE: Final = 0.02
+"""Share of a pool's GPU nodes that one run may fence; one NVLink domain if that is more."""
+COMMON_CAUSE_SHARE: Final = 0.10
+"""Same coordinate and value, new on more than this share and `COMMON_CAUSE_NODES`: pin, parser or image."""
+COMMON_CAUSE_NODES: Final = 3
+SHRINK_SHARE: Final = 0.05
+"""A pool that loses more than this share and at least `SHRINK_NODES` nodes needs `--shrink N`."""
+SHRINK_NODES: Final = 2
+
+LEASE_SECONDS: Final = 120.0
+"""Life of a node lease without renewal; a dead owner on this host is replaced at once."""
+REBOOT_SECONDS: Final = 900.0
+"""Until a rebooted GPU server answers again; DGX H100 takes 6–9 minutes."""

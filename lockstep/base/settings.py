@@ -1,0 +1,60 @@
+"""Where things lie, read once from the environment. No other module reads these variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.base import errors
+
+__all__ = ["Settings", "find_checkout", "load"]
+
+MARKER = "Pulumi.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Paths of this run; all absolute."""
+
+    checkout: Path | None
+    """Root of the checkout (the folder of Pulumi.yaml); None for an installed wheel run elsewhere."""
+    state: Path
+    """Journal, snapshots, keys, known_hosts; 0700. `LOCKSTEP_STATE`, else `.lockstep/` of the checkout or here."""
+    cache: Path
+    """Built tools, base trees: anything that can be made again. `$XDG_CACHE_HOME/lockstep`."""
+    labs: Path
+    """One folder per lab with its whole state. `LOCKSTEP_LABS`, else /var/lib/lockstep/labs."""
+
+    def need_checkout(self, verb: str) -> Path:
+        """The checkout's root; raises `errors.InputError` naming ``verb`` where there is none."""
+        if self.checkout is None:
+            raise errors.InputError(
+                f"`lockstep {verb}` works inside a checkout and none was found above {Path.cwd()}",
+                hint=f"cd into the checkout (the folder with {MARKER}) or set LOCKSTEP_ROOT",
+            )
+        return self.checkout
+
+
+def find_checkout(start: Path) -> Path | None:
+    """The nearest folder at or above ``start`` that holds Pulumi.yaml and our inventory."""
+    for folder in (start, *start.parents):
+        if (folder / MARKER).is_file() and (folder / "inventory").is_dir():
+            return folder
+    return None
+
+
+def load(environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
+    """Settings of this process; ``environ`` and ``cwd`` are given by tests only."""
+    env = os.environ if environ is None else environ
+    here = Path.cwd() if cwd is None else cwd
+    root = env.get("LOCKSTEP_ROOT")
+    checkout = find_checkout(Path(root).resolve() if root else here)
+    if root and checkout is None:
+        raise errors.InputError(f"no checkout at {root}", place="LOCKSTEP_ROOT", hint=f"it must hold {MARKER}")
+    home = Path(env.get("HOME") or "/root")
+    cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache") / "lockstep"
+    state = Path(env["LOCKSTEP_STATE"]) if env.get("LOCKSTEP_STATE") else (checkout or here) / ".lockstep"
+    labs = Path(env.get("LOCKSTEP_LABS") or "/var/lib/lockstep/labs")
+    return Settings(checkout, state.absolute(), cache.absolute(), labs.absolute())

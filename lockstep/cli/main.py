@@ -1,0 +1,114 @@
+"""The root command: verbs by name, loaded when called; errors to exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import lockstep
+from lockstep.base import errors
+
+__all__ = ["VERBS", "build", "run"]
+
+VERBS: dict[str, str] = {
+    "audit": "Read every node and GPU, and say which deviate from their lock or from each other.",
+    "check": "Read a fleet's files and report every mistake; contacts nothing.",
+    "show": "Print a fleet as a tree or as JSON.",
+    "pin": "Pinsets and locks: list, show, lint, lock, query.",
+    "up": "Bring an environment into step through the Pulumi engine.",
+    "env": 'Print the environment for plain `pulumi` on a stack: eval "$(lockstep env lab)".',
+    "replace": "Replace a failed node; it rejoins only with versions equal to its predecessor's.",
+    "bringup": "What `up` does to the machines, without Pulumi.",
+    "import": "Make a fleet file from an Ansible inventory.",
+    "lab": "A fleet in a box on this machine: up, status, break, mend, exec, down.",
+    "tools": "Build and find the engine programs: build, status.",
+    "probe": "Show the exact script that reads a node.",
+}
+"""Verb → its one line. The module is ``lockstep.cli.VERB`` (``import`` is ``importing``). It defines ``command``, a function with
+typer annotations, or ``app``, a Typer with commands of its own.
+
+A table and not imports: `lockstep audit --help` must not pay for the engine's libraries.
+"""
+
+_MODULES = {"import": "importing"}
+
+
+def _module(verb: str) -> str:
+    return f"lockstep.cli.{_MODULES.get(verb, verb)}"
+
+
+def _not_loaded() -> None:
+    """Stands in a listing for a verb whose module was not asked for."""
+
+
+def build(loaded: Sequence[str]) -> typer.Typer:
+    """The root command with the verbs of ``loaded`` in full, the others as names and one line."""
+    root = typer.Typer(
+        name="lockstep",
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+    @root.callback(help=f"{lockstep.__doc__}\n\nEvery verb has --help with an example. Exit codes: docs/cli.md.")
+    def _root(
+        version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+        debug: Annotated[bool, typer.Option("--debug", help="Show what goes on, and whole tracebacks.")] = False,
+    ) -> None:
+        if version:
+            print(lockstep.__version__)
+            raise typer.Exit
+        logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(name)s: %(message)s")
+        logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+
+    for verb, line in VERBS.items():
+        if importlib.util.find_spec(_module(verb)) is None:
+            continue
+        if verb not in loaded:
+            root.command(verb, help=line)(_not_loaded)
+            continue
+        module = importlib.import_module(_module(verb))
+        if hasattr(module, "app"):
+            root.add_typer(module.app, name=verb, help=line, no_args_is_help=True)
+        else:
+            root.command(verb, help=module.command.__doc__ or line)(module.command)
+    return root
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """The console script. Returns the exit code instead of raising for every error that a person is meant to read."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    verb = next((word for word in words if not word.startswith("-")), "")
+    try:
+        result = build([verb])(args=words, prog_name="lockstep", standalone_mode=True)
+        return int(result or 0)
+    except SystemExit as leaving:
+        return _exit_code(leaving.code)
+    except errors.LockstepError as error:
+        if "--debug" in words:
+            raise
+        print(error.diagnostics(), file=sys.stderr)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
+        return int(errors.ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader (head, less) left; a second error while Python flushes would hide the exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(errors.ExitCode.INTERNAL)
+
+
+def _exit_code(code: object) -> int:
+    return code if isinstance(code, int) else int(errors.ExitCode.IN_STEP if code is None else errors.ExitCode.INTERNAL)
+
+
+if __name__ == "__main__":
+    sys.exit(run())
