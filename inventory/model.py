@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
-from lockstep.base import credentials, quantities
+from lockstep.base import quantities
+from lockstep.base.credentials import Reference
 from lockstep.base.documents import Model
 from lockstep.base.names import DomainName, FleetName, NodeName, PinsetName, PoolName, Slot
 
@@ -75,7 +76,7 @@ class Ssh(Model):
     user: Annotated[str | None, Field(description="Login name; None: ~/.ssh/config, else the current user.")] = None
     port: Annotated[int | None, Field(ge=1, le=65535, description="TCP port; None: ~/.ssh/config, else 22.")] = None
     identity: Annotated[
-        credentials.Reference | None, Field(description="Private key by reference; None: agent and ~/.ssh/config.")
+        Reference | None, Field(description="Private key by reference; None: agent and ~/.ssh/config.")
     ] = None
     known_hosts: Annotated[
         Path | None, Field(description="File with the first host keys of the nodes; None: ~/.ssh/known_hosts.")
@@ -100,13 +101,16 @@ class Disruption(Model):
 
     allow: Annotated[frozenset[Kind], Field(description="Kinds allowed without asking again.")] = frozenset()
     wait: Annotated[
-        int, Field(description="How long a node may take to become vacant before it is skipped as busy, such as `30m`.")
+        int,
+        WithJsonSchema({"type": ["string", "integer"], "default": "30m"}),
+        Field(description="How long a node may take to become vacant before it is skipped as busy: `30m`, or seconds."),
     ] = 1800
     window: Annotated[
         str, Field(description="When disruptions may start; `always` is the one value supported yet.")
     ] = "always"
     budget: Annotated[
         quantities.Share,
+        WithJsonSchema({"type": ["string", "integer"], "default": "10%"}),
         Field(
             description="Nodes of the pool out of service at once by us: `10%` or a number; rounds up, never below one."
         ),
@@ -130,9 +134,7 @@ class Bmc(Model):
     """Power and re-imaging of a node: a Redfish address, or commands as argument lists."""
 
     redfish: Annotated[str | None, Field(description="https URL of the BMC.")] = None
-    credentials: Annotated[
-        credentials.Reference | None, Field(description="`USER:PASSWORD` by reference, for redfish.")
-    ] = None
+    credentials: Annotated[Reference | None, Field(description="`USER:PASSWORD` by reference, for redfish.")] = None
     driver: Annotated[
         Literal["redfish", "command"],
         Field(description="`command` runs the argument lists below; `{node}` in them is the node's name."),

@@ -1,0 +1,146 @@
+"""Writes the generated references; with ``--check`` only says which differ (exit 1).
+
+python docs/generate.py            # docs/cli.md, docs/fleet-file.md, docs/schemas/*.json
+python docs/generate.py --check    # what `make check` runs
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import typer.main
+from pydantic import BaseModel
+
+from inventory import model as inventory_model
+from lockstep.base import errors
+from lockstep.cli import main
+from pinsets import model as pinset_model
+
+DOCS = Path(__file__).parent
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "fleet": inventory_model.FleetFile,
+    "sku": inventory_model.SkuFile,
+    "components": pinset_model.ComponentsFile,
+    "pinset": pinset_model.Pinset,
+    "lock": pinset_model.Lock,
+}
+NOTE = "<!-- Made by docs/generate.py; `make docs` writes it anew. -->"
+
+
+def cli_page() -> str:
+    """Help of every verb as the program prints it, and the table of exit codes."""
+    root = typer.main.get_command(main.build(list(main.VERBS)))
+    parts = [NOTE, "# Command line", "", _exit_codes(), ""]
+    for path, command in _commands(root, "lockstep"):
+        context = command.make_context(path, [], resilient_parsing=True)
+        context.terminal_width = context.max_content_width = 100
+        context.info_name = path
+        context.parent = None
+        text = re.sub(r"[ \t]+$", "", command.get_help(context), flags=re.MULTILINE)
+        parts += [f"## `{path}`", "", "```text", text.strip(), "```", ""]
+    return "\n".join(parts)
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name, child in sorted(getattr(command, "commands", {}).items()):
+        yield from _commands(child, f"{path} {name}")
+
+
+def _exit_codes() -> str:
+    rows = ["| exit code | meaning |", "| --- | --- |"]
+    for code, text in zip(errors.ExitCode, _field_texts(errors.ExitCode), strict=True):
+        rows.append(f"| {int(code)} | {text} |")
+    rows += ["", "When several apply: 130 > 5 > 2 > 4 > 1 > 3; with `--strict` 3 before 1."]
+    return "\n".join(rows)
+
+
+def _field_texts(kind: type) -> list[str]:
+    """The strings under an enum's members, in order."""
+    import ast
+    import inspect
+    import textwrap
+
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    texts = [
+        node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    return texts[1:]
+
+
+def fleet_page() -> str:
+    """Every key of a fleet file and of a SKU file, with type, default and meaning."""
+    parts = [NOTE, "# Fleet and SKU files", "", (DOCS / "fleet-file.intro.md").read_text().strip(), ""]
+    for title, kind in (
+        ("Fleet file", inventory_model.FleetFile),
+        ("`ssh`", inventory_model.Ssh),
+        ("`repositories[]`", inventory_model.Repository),
+        ("`pools[]`", inventory_model.PoolEntry),
+        ("`pools[].disruption`", inventory_model.Disruption),
+        ("`pools[].nodes`", inventory_model.NodesEntry),
+        ("`bmc`", inventory_model.Bmc),
+        ("SKU file", inventory_model.SkuFile),
+    ):
+        parts += [f"## {title}", "", *_rows(kind), ""]
+    return "\n".join(parts)
+
+
+def _rows(kind: type[BaseModel]) -> Iterator[str]:
+    yield "| key | default | meaning |"
+    yield "| --- | --- | --- |"
+    for name, spec in kind.model_fields.items():
+        default = "required" if spec.is_required() else f"`{_shown(spec.default)}`"
+        yield f"| `{spec.alias or name}` | {default} | {spec.description or ''} |"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, BaseModel):
+        return "see below"
+    if isinstance(value, (tuple, frozenset, list)):
+        return "[" + ", ".join(str(item) for item in value) + "]"
+    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def schemas() -> dict[str, str]:
+    """File name → JSON schema."""
+    texts = {}
+    for name, kind in SCHEMAS.items():
+        schema = pydantic.TypeAdapter(kind).json_schema()
+        texts[f"schemas/{name}.schema.json"] = json.dumps(schema, indent=2, sort_keys=True) + "\n"
+    return texts
+
+
+def pages() -> dict[str, str]:
+    """Path below docs/ → text of everything generated."""
+    return {"cli.md": cli_page(), "fleet-file.md": fleet_page(), **schemas()}
+
+
+def run(arguments: list[str]) -> int:
+    """Writes or checks; returns the exit code."""
+    check = arguments == ["--check"]
+    stale = []
+    for name, text in pages().items():
+        path = DOCS / name
+        if path.is_file() and path.read_text() == text:
+            continue
+        stale.append(name)
+        if not check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    if check and stale:
+        print("\n".join(f"docs/{name} differs from the code; run `make docs`" for name in stale), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))
