@@ -68,7 +68,8 @@ def _field_texts(kind: type) -> list[str]:
     import textwrap
 
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    assert isinstance(tree, ast.ClassDef)
+    if not isinstance(tree, ast.ClassDef):
+        raise TypeError(f"{kind} is not a class")
     texts = [
         node.value.value
         for node in tree.body

@@ -1,4 +1,4 @@
-"""The top-level names are ours only inside an isolated environment: nobody else may claim them, and the wheel carries code alone."""
+"""The top-level names are ours only inside an isolated environment; the wheel carries code and no fleet."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def test_the_wheel_runs_from_an_empty_folder_with_base_dependencies_only(wheel: 
         done = subprocess.run([command, *words], cwd=empty, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (words, done.stderr)
     assert list(empty.iterdir()) == []
-    heavy = "import importlib.util as u; print([n for n in ('pulumi','ansible','lightkube','grpc','numpy') if u.find_spec(n)])"
+    names = ("pulumi", "ansible", "lightkube", "grpc", "numpy")
+    heavy = f"import importlib.util as u; print([n for n in {names} if u.find_spec(n)])"
     assert subprocess.run([python, "-c", heavy], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
