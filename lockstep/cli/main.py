@@ -31,8 +31,8 @@ VERBS: dict[str, str] = {
     "tools": "Build and find the engine programs: build, status.",
     "probe": "Show the exact script that reads a node.",
 }
-"""Verb → its one line. The module is ``lockstep.cli.VERB`` (``import`` is ``importing``). It defines ``command``, a function with
-typer annotations, or ``app``, a Typer with commands of its own.
+"""Verb → its one line. The module is ``lockstep.cli.VERB`` (``import`` is ``importing``). It defines ``command``, a
+function with typer annotations, or ``app``, a Typer with commands of its own.
 
 A table and not imports: `lockstep audit --help` must not pay for the engine's libraries.
 """
@@ -48,6 +48,13 @@ def _not_loaded() -> None:
     """Stands in a listing for a verb whose module was not asked for."""
 
 
+def _print_version(wanted: bool) -> None:
+    """Eager, so that `lockstep --version` needs no verb."""
+    if wanted:
+        print(lockstep.__version__)
+        raise typer.Exit
+
+
 def build(loaded: Sequence[str]) -> typer.Typer:
     """The root command with the verbs of ``loaded`` in full, the others as names and one line."""
     root = typer.Typer(
@@ -60,12 +67,12 @@ def build(loaded: Sequence[str]) -> typer.Typer:
 
     @root.callback(help=f"{lockstep.__doc__}\n\nEvery verb has --help with an example. Exit codes: docs/cli.md.")
     def _root(
-        version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+        version: Annotated[
+            bool,
+            typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version),
+        ] = False,
         debug: Annotated[bool, typer.Option("--debug", help="Show what goes on, and whole tracebacks.")] = False,
     ) -> None:
-        if version:
-            print(lockstep.__version__)
-            raise typer.Exit
         logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(name)s: %(message)s")
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
@@ -84,30 +91,46 @@ def build(loaded: Sequence[str]) -> typer.Typer:
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """The console script. Returns the exit code instead of raising for every error that a person is meant to read."""
+    """The console script: the exit code of ``argv``, every error that a person is meant to read printed.
+
+    A verb ends well by returning, and with another code by ``raise typer.Exit(code)``.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
-    verb = next((word for word in words if not word.startswith("-")), "")
     try:
-        result = build([verb])(args=words, prog_name="lockstep", standalone_mode=True)
-        return int(result or 0)
-    except SystemExit as leaving:
-        return _exit_code(leaving.code)
+        code = _call(words)
+        sys.stdout.flush()
+        return code
+    except typer.Exit as leaving:
+        return leaving.exit_code
     except errors.LockstepError as error:
         if "--debug" in words:
             raise
         print(error.diagnostics(), file=sys.stderr)
         return int(error.exit_code)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
         return int(errors.ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # The reader (head, less) left; a second error while Python flushes would hide the exit code.
+        # The reader (head, less) left; a second error while Python flushes at its end would hide the exit code.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(errors.ExitCode.INTERNAL)
 
 
-def _exit_code(code: object) -> int:
-    return code if isinstance(code, int) else int(errors.ExitCode.IN_STEP if code is None else errors.ExitCode.INTERNAL)
+def _call(words: list[str]) -> int:
+    """Parse and run. Not Typer's own ``main``: that one hides interrupts and broken pipes behind codes of its own."""
+    verb = next((word for word in words if not word.startswith("-")), "")
+    command = typer.main.get_command(build([verb]))
+    try:
+        with command.make_context("lockstep", words) as context:
+            command.invoke(context)
+    except typer.TyperException as error:
+        # Usage errors know how to show themselves with the verb's usage line.
+        show = getattr(error, "show", None)
+        if show is None:
+            raise
+        show()
+        return int(errors.ExitCode.BAD_INPUT)
+    return int(errors.ExitCode.IN_STEP)
 
 
 if __name__ == "__main__":
