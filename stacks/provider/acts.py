@@ -1,0 +1,143 @@
+"""Create and Update: bring a pool into step through `bringup.engine`, and put its answer into the engine's words.
+
+Only an act that failed fails the resource. What policy forbids, what is busy and what cannot
+be mended is a warning per node and stays in ``skew``; the next run sees it again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from inventory import model
+from lockstep.base import errors, settings
+from pinsets import skew as skews
+from stacks import pools, results
+from stacks.provider import sweeps
+
+if TYPE_CHECKING:
+    from bringup import engine, words
+
+__all__ = ["Act", "Acted", "Voice", "bring", "preflight"]
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What is known after an act."""
+
+    skew: pools.Skew
+    failures: tuple[str, ...]
+    """Reasons why the pool counts as half finished, one per node whose act failed."""
+    warnings: tuple[str, ...]
+    """One per node that stays out of step though nothing failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """Where the lines of an act go."""
+
+    status: Callable[[str], None]
+    say: Callable[[str], None]
+
+
+Act = Callable[[model.Fleet, model.Pool, Voice], Acted]
+
+
+def preflight(fleet: model.Fleet, pool: model.Pool, where: settings.Settings) -> None:
+    """Everything that refuses the whole run, touching nothing. Raises `errors.LockstepError`."""
+    from bringup import engine
+
+    engine.preflight(fleet, pool, where, spoken(os.environ))
+
+
+def spoken(environ: Mapping[str, str]) -> words.Words:
+    """The words of this run. Raises `errors.InputError` for a wrong one, `errors.RefusedError` for a plan."""
+    from bringup import words
+
+    found = words.from_environment(environ)
+    if found.plan is not None:
+        raise errors.RefusedError(
+            "plans are not supported yet", place="LOCKSTEP_PLAN", hint="unset it; --allow names the kinds for one run"
+        )
+    return found
+
+
+def bring(read: sweeps.Read, where: settings.Settings) -> Act:
+    """The real act: live, or only a check of the stored facts with LOCKSTEP_FACTS."""
+
+    def act(fleet: model.Fleet, pool: model.Pool, voice: Voice) -> Acted:
+        said = spoken(os.environ)
+        try:
+            if os.environ.get("LOCKSTEP_FACTS", "ssh") not in ("", "ssh"):
+                return _from_stored_facts(fleet, pool, read, voice)
+            return _live(fleet, pool, said, where, voice)
+        except errors.LockstepError as error:
+            refused = results.PoolOutcome(str(pool.name), error.exit_code, error=error.diagnostics())
+            results.append(refused, os.environ)
+            raise
+
+    return act
+
+
+def _from_stored_facts(fleet: model.Fleet, pool: model.Pool, read: sweeps.Read, voice: Voice) -> Acted:
+    """A pool that stored facts show in step needs no act; any other needs to be looked at first."""
+    skew = sweeps.of(pool, read(fleet, voice.status))
+    if skew:
+        raise errors.RefusedError(
+            f"{len(skew)} nodes of {pool.name} are not in step, and acts need live facts", hint="unset LOCKSTEP_FACTS"
+        )
+    return Acted({}, (), ())
+
+
+def _live(fleet: model.Fleet, pool: model.Pool, said: words.Words, where: settings.Settings, voice: Voice) -> Acted:
+    # Late: Ansible and the cluster client load here and not in a preview.
+    from bringup import engine, joining
+
+    def heard(event: engine.Event) -> None:
+        line = _line(event)
+        voice.status(line)
+        if event.node is None or event.done is not None:
+            voice.say(line)
+
+    cluster = joining.from_environment(where, os.environ)
+    result = engine.bring_into_step(fleet, pool, where, said, heard, joining=cluster)
+    for note in result.notes:
+        voice.say(note)
+    return told(pool, result)
+
+
+def told(pool: model.Pool, result: engine.PoolResult) -> Acted:
+    """A pool's result as skew, failures and warnings; also written for `lockstep up`."""
+    from bringup import engine
+
+    fine = {
+        engine.Outcome.IN_STEP,
+        engine.Outcome.ADMITTED,
+        engine.Outcome.MENDED,
+        engine.Outcome.STAGED,
+        engine.Outcome.ADOPTED,
+    }
+    skew: pools.Skew = {str(node): dict(entry) for node, entry in skews.of(result.comparison).items()}
+    failed = {entry.node for entry in result.failed}
+    failures: list[str] = []
+    warnings: list[str] = []
+    open_nodes: dict[str, str] = {}
+    for node, entry in result.nodes.items():
+        if entry.outcome in fine:
+            continue
+        reason = "; ".join(entry.reasons) or str(entry.outcome)
+        open_nodes[str(node)] = f"{entry.outcome}: {reason}"
+        (failures if node in failed else warnings).append(f"{node}: {entry.outcome}: {reason}")
+        if node in failed:
+            # The comparison may be clean when what failed came after the versions (join, admit).
+            skew.setdefault(str(node), {}).setdefault(sweeps.ADMISSION, f"{entry.outcome}: {reason}")
+    results.append(results.PoolOutcome(str(pool.name), result.exit_code, open_nodes), os.environ)
+    return Acted(pools.odd(skew), tuple(failures), tuple(warnings))
+
+
+def _line(event: engine.Event) -> str:
+    share = f" {event.done}/{event.total}" if event.done is not None and event.total is not None else ""
+    head = " ".join(part for part in (event.stage, event.node) if part)
+    return f"{head}{share}: {event.text}" if head or share else event.text

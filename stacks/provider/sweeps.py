@@ -1,0 +1,124 @@
+"""One reading of the whole fleet per process: the first pool starts it, the others wait for it.
+
+A node that was not read says so (``unreachable``, ``unreadable``); what an earlier run knew of
+it is never repeated. A reading that fails as a whole says that of the pool: the preview goes
+on and shows it, and `up` then fails for the same reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from inventory import model
+from lockstep.base import errors
+from lockstep.base.names import PoolName
+from pinsets import skew as skews
+from stacks import pools
+from stacks.provider import fleets
+
+if TYPE_CHECKING:
+    from bringup import reading
+
+__all__ = ["ADMISSION", "Read", "Say", "Sweeps", "live"]
+
+MAX_AGE_SECONDS = 120.0
+"""A reading older than this is not shared any more: a person may have thought for long before saying yes."""
+
+ADMISSION = "admission"
+"""Word in ``skew`` for a node of ours that is in step and not admitted yet: an earlier run stopped before that."""
+
+Say = Callable[[str], None]
+"""Takes a line about the progress of a reading."""
+
+Read = Callable[[model.Fleet, Say], "reading.Reading"]
+"""Reads a fleet; the real one is `live`."""
+
+
+@dataclass(slots=True)
+class _Started:
+    at: float
+    task: asyncio.Task[reading.Reading]
+
+
+class Sweeps:
+    """Shared readings by fleet reference."""
+
+    def __init__(self, known: fleets.Fleets, read: Read) -> None:
+        self._fleets = known
+        self._read = read
+        self._started: dict[str, _Started] = {}
+
+    async def skew(self, reference: str, pool: str, say: Say) -> pools.Skew:
+        """What deviates in a pool now; ``say`` is used when this call starts the reading."""
+        try:
+            fleet = await asyncio.to_thread(self._fleets.get, reference)
+            declared = fleets.pool(fleet, pool)
+            found = await self._shared(reference, fleet, say)
+            return of(declared, found)
+        except errors.LockstepError as error:
+            return {pool: {"unreadable": error.diagnostics().splitlines()[0]}}
+
+    def forget(self) -> None:
+        """Called when an act begins: what was read before is not a fact any more."""
+        self._started.clear()
+
+    async def _shared(self, reference: str, fleet: model.Fleet, say: Say) -> reading.Reading:
+        started = self._started.get(reference)
+        if started is None or time.monotonic() - started.at > MAX_AGE_SECONDS:
+            task = asyncio.create_task(asyncio.to_thread(self._read, fleet, say))
+            started = self._started[reference] = _Started(time.monotonic(), task)
+        # Shielded: one pool's cancelled call must not take the others' reading away.
+        return await asyncio.shield(started.task)
+
+
+def of(pool: model.Pool, found: reading.Reading) -> pools.Skew:
+    """The skew of one pool out of a reading, nodes that still wait for admission included."""
+    comparison = found.comparisons[PoolName(pool.name)]
+    skew: pools.Skew = {str(node): dict(entry) for node, entry in skews.of(comparison).items()}
+    for node in pool.nodes:
+        verdict = comparison.nodes.get(node.name)
+        if verdict is None:
+            skew[str(node.name)] = {"unreadable": "was not read"}
+        elif verdict.verdict.in_step and _waits(node, found):
+            skew.setdefault(str(node.name), {})[ADMISSION] = "not admitted yet"
+    return pools.odd(skew)
+
+
+def _waits(node: model.Node, found: reading.Reading) -> bool:
+    """Only a node that is ours to bring up, so declared new, can still wait; others count as admitted."""
+    if node.spare or node.state is not model.NodeState.NEW:
+        return False
+    facts = found.snapshot.nodes.get(node.name)
+    return facts is not None and facts.admission is None
+
+
+def live(where_from: fleets.Fleets) -> Read:
+    """The real reading, by LOCKSTEP_FACTS over SSH or from a stored snapshot."""
+
+    def read(fleet: model.Fleet, say: Say) -> reading.Reading:
+        # Late: what a preview from a stored snapshot does not need, it does not import.
+        from bringup import reading as readings
+        from lockstep.base import journal
+
+        last = time.monotonic()
+
+        def progress(step: readings.Progress) -> None:
+            nonlocal last
+            if time.monotonic() - last >= 1.0 or step.done == step.total:
+                last = time.monotonic()
+                say(f"read {step.done} of {step.total} nodes")
+
+        book = journal.open_if_there(where_from.where, str(fleet.name))
+        facts = os.environ.get("LOCKSTEP_FACTS") or None
+        try:
+            return readings.read_fleet(fleet, where_from.where, facts=facts, progress=progress, journal=book)
+        finally:
+            if book is not None:
+                book.close()
+
+    return read
