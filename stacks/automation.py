@@ -1,0 +1,109 @@
+"""`lockstep up`: the engine on the committed program, through the Automation API.
+
+A local program, not an inline one: project, stack, config, backend and plugin are then
+exactly those of plain `pulumi`, and either can go on where the other stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pulumi import automation
+
+from lockstep.base import errors, settings
+from stacks import engine_command, results, stack_locks
+
+__all__ = ["Run", "ensure_stack", "preview", "up"]
+
+Tell = Callable[[str], None]
+"""Takes a line of the engine's own display."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of it."""
+
+    exit_code: errors.ExitCode
+    outcomes: tuple[results.PoolOutcome, ...]
+    """Pools that were acted on or refused; a pool that had no change is not among them."""
+    error: str | None = None
+    """The engine's reason when it failed."""
+
+
+def up(stack: str, where: settings.Settings, variables: Mapping[str, str], tell: Tell) -> Run:
+    """Bring the environment of ``stack`` into step. ``variables`` as `exports.variables` made them, words included."""
+    return _run(stack, where, variables, tell, lambda opened: opened.up(on_output=tell, color="auto"))
+
+
+def preview(stack: str, where: settings.Settings, variables: Mapping[str, str], tell: Tell) -> Run:
+    """What `up` would do, from live facts; touches nothing and writes no state."""
+    return _run(stack, where, variables, tell, lambda opened: opened.preview(on_output=tell, color="auto", diff=True))
+
+
+def ensure_stack(
+    stack: str, where: settings.Settings, variables: Mapping[str, str], fleet: str | None = None
+) -> automation.Stack:
+    """Select the stack, made if it is missing; ``fleet`` is set in its config when it is not there yet.
+
+    Raises `errors.EngineError` when the engine refuses.
+    """
+    checkout = where.need_checkout("up")
+    options = automation.LocalWorkspaceOptions(env_vars=dict(variables), pulumi_command=engine_command.EngineCommand())
+    try:
+        opened = automation.create_or_select_stack(stack, work_dir=str(checkout), opts=options)
+        if fleet is not None and f"{stack_locks.PROJECT}:fleet" not in opened.get_all_config():
+            opened.set_config("fleet", automation.ConfigValue(fleet))
+    except automation.CommandError as error:
+        raise errors.EngineError(_reason(error), place=f"stack {stack}", hint=_hint(str(error))) from error
+    return opened
+
+
+def _run(
+    stack: str,
+    where: settings.Settings,
+    variables: Mapping[str, str],
+    tell: Tell,
+    act: Callable[[automation.Stack], object],
+) -> Run:
+    for line in stack_locks.clear_dead(variables["PULUMI_BACKEND_URL"], stack):
+        tell(line)
+    with tempfile.TemporaryDirectory(prefix="lockstep-up-") as folder:
+        report = Path(folder) / "results.jsonl"
+        opened = ensure_stack(stack, where, {**variables, results.VARIABLE: str(report)})
+        failure = None
+        try:
+            act(opened)
+        except automation.CommandError as error:
+            failure = _reason(error)
+        outcomes = results.read(report)
+    return Run(_exit_code(outcomes, failure), outcomes, failure)
+
+
+def _exit_code(outcomes: tuple[results.PoolOutcome, ...], failure: str | None) -> errors.ExitCode:
+    """The pools' codes; 5 when the engine failed for a reason that no pool gave."""
+    codes = [outcome.exit_code for outcome in outcomes]
+    explained = any(outcome.error or outcome.exit_code is errors.ExitCode.INTERNAL for outcome in outcomes)
+    if failure is not None and not explained:
+        codes.append(errors.ExitCode.INTERNAL)
+    return errors.combine(codes)
+
+
+def _reason(error: automation.CommandError) -> str:
+    """The engine's own lines that begin with ``error:``; its last line when there is none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if line.startswith("error:")]
+    return "\n".join(dict.fromkeys(said)) or (lines[-1] if lines else "the engine failed without a word")
+
+
+def _hint(text: str) -> str | None:
+    if "incorrect passphrase" in text:
+        return (
+            "the stack was made with another passphrase; set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"
+        )
+    if "currently locked" in text:
+        return f"when no other run is going on: pulumi cancel (in {os.getcwd()})"
+    return None

@@ -1,0 +1,119 @@
+"""The environment that plain `pulumi` needs on a stack, and that `lockstep up` gives its own.
+
+The same for both, so that project, stack, config and backend are the same whoever runs.
+What a user has set is honoured; what an earlier `lockstep env` set is not taken for a wish.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from lockstep.base import errors, programs, settings
+
+__all__ = ["KUBERNETES_VERSION", "MARK", "Place", "shell", "variables"]
+
+KUBERNETES_VERSION: Final = "4.25.0"
+"""Of the wheel and of the plugin: one version everywhere (pyproject.toml, tools/pulumi-kubernetes)."""
+
+MARK: Final = "LOCKSTEP_EXPORTED"
+"""Lists what `lockstep env` set, as words NAME=VALUE, so that the next one can tell it from a user's own."""
+
+_USERS: Final = ("PULUMI_BACKEND_URL", "PULUMI_HOME", "LOCKSTEP_STATE", "KUBECONFIG")
+"""A user may set these; then they hold."""
+
+_PASSPHRASES: Final = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
+
+_FIXED: Final = {
+    "PULUMI_SKIP_UPDATE_CHECK": "true",
+    # A missing plugin is an error that names it, not a download.
+    "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+    "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
+    "PULUMI_CREDENTIAL_STORE": "plaintext",
+}
+
+
+class Place:
+    """Where one environment's state lies: a lab's own folder, else the checkout's."""
+
+    def __init__(self, state: Path, extra: Mapping[str, str], *, fixed: bool) -> None:
+        self.state = state
+        self.extra = dict(extra)
+        """Further variables of the environment (a lab's KUBECONFIG)."""
+        self.fixed = fixed
+        """A lab's state is the lab's, whatever LOCKSTEP_STATE says."""
+
+
+def variables(place: Place, where: settings.Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """Name → value of all variables, `MARK` and PATH included. Makes the folders it names.
+
+    Raises `errors.EngineError` when the Kubernetes plugin is missing and the environment has a cluster.
+    """
+    checkout = where.need_checkout("env")
+    own = _own(environ)
+    chosen: dict[str, str] = {"LOCKSTEP_STATE": str(place.state), **place.extra}
+    if not place.fixed:
+        chosen |= {name: environ[name] for name in ("LOCKSTEP_STATE", "KUBECONFIG") if name in own}
+        if "KUBECONFIG" in chosen:
+            chosen["KUBECONFIG"] = os.path.abspath(os.path.expanduser(chosen["KUBECONFIG"]))
+    state = Path(chosen["LOCKSTEP_STATE"]).absolute()
+    backend = state / "pulumi"
+    for folder in (state, backend):
+        _private(folder)
+    chosen["LOCKSTEP_STATE"] = str(state)
+    chosen["PULUMI_BACKEND_URL"] = own.get("PULUMI_BACKEND_URL", f"file://{backend}")
+    chosen["PULUMI_HOME"] = own.get("PULUMI_HOME", str(where.cache / "pulumi-home"))
+    if not any(name in own for name in _PASSPHRASES):
+        # No secret is in the state, so the passphrase guards nothing; it is empty in every environment.
+        chosen["PULUMI_CONFIG_PASSPHRASE"] = ""
+    if "KUBECONFIG" in chosen:
+        link_kubernetes_plugin(Path(chosen["PULUMI_HOME"]))
+    marked = [f"{name}={chosen[name]}" for name in (*_USERS, *_PASSPHRASES) if name in chosen and name not in own]
+    path = [str(checkout / ".venv" / "bin")]
+    path += [part for part in environ.get("PATH", os.defpath).split(os.pathsep) if part not in path]
+    return {**chosen, **_FIXED, "PATH": os.pathsep.join(path), MARK: shlex.join(marked)}
+
+
+def _own(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the user set: variables whose value is not what an earlier `lockstep env` gave them."""
+    earlier = dict(word.split("=", 1) for word in shlex.split(environ.get(MARK, "")) if "=" in word)
+    return {
+        name: environ[name]
+        for name in (*_USERS, *_PASSPHRASES)
+        if name in environ and (environ[name] or name in _PASSPHRASES) and environ[name] != earlier.get(name)
+    }
+
+
+def shell(values: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """`export` lines for a POSIX shell, quoted; what an earlier environment set and this one lacks is unset."""
+    earlier = [word.partition("=")[0] for word in shlex.split(environ.get(MARK, ""))]
+    gone = [f"unset {name}" for name in earlier if name in (*_USERS, *_PASSPHRASES) and name not in values]
+    return "\n".join([*gone, *(f"export {name}={shlex.quote(value)}" for name, value in sorted(values.items()))])
+
+
+def link_kubernetes_plugin(home: Path) -> None:
+    """Put the Kubernetes provider where the engine looks for it, as a link to the one we built."""
+    program = programs.find("pulumi-resource-kubernetes")
+    folder = home / "plugins" / f"resource-kubernetes-v{KUBERNETES_VERSION}"
+    link = folder / "pulumi-resource-kubernetes"
+    if link.exists() and not link.is_symlink():
+        return  # downloaded by the user's own engine; the same version
+    if link.is_symlink() and link.resolve() == program.resolve():
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = folder / f".{os.getpid()}"
+        fresh.symlink_to(program.resolve())
+        fresh.replace(link)
+    except OSError as error:
+        raise errors.EngineError(f"cannot link the Kubernetes plugin: {error.strerror}", place=str(link)) from error
+
+
+def _private(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise errors.InputError(f"cannot make {folder}: {error.strerror}", place="LOCKSTEP_STATE") from error
