@@ -279,5 +279,9 @@ class SkuFile(Model):
         tuple[str, ...], Field(description="Vendor processes that may hold a GPU device and do not count as jobs.")
     ] = ()
 
+    def slots(self, kind: str) -> tuple[str, ...]:
+        """Slot names of the expected ``gpu`` or ``nic`` instances, in file order."""
+        return tuple((self.gpus if kind == "gpu" else self.nics).values())
+
 
 Sku = SkuFile

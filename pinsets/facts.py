@@ -49,9 +49,13 @@ class Coordinate:
     instance: str | None = None
     """The SKU's slot name (``gpu3``); None for what a node has once."""
 
+    def __hash__(self) -> int:
+        # Half a million of these are hashed in a sweep, and an enum's own hash is Python code.
+        return hash((self.component, self.instance, self.layer._value_))
+
     def __str__(self) -> str:
         inner = f"[{self.instance}]" if self.instance is not None else ""
-        return f"{self.component}{inner}@{self.layer}"
+        return f"{self.component}{inner}@{self.layer.value}"
 
     @classmethod
     def parse(cls, text: str) -> Coordinate:

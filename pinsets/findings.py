@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from lockstep.base.names import DomainName, NodeName
 from pinsets.facts import Coordinate
 
-__all__ = ["Comparison", "Finding", "NodeVerdict", "Severity", "Verdict", "worst"]
+__all__ = ["COMMON_CAUSE", "Comparison", "Finding", "NodeVerdict", "Severity", "Verdict", "by_severity", "worst"]
+
+COMMON_CAUSE: Final = "common-cause:"
+"""What the id of a common-cause finding begins with; coordinate and value follow, so the whole id can be accepted."""
 
 
 class Severity(enum.StrEnum):
@@ -73,6 +77,23 @@ class Finding:
     remedy: str
 
 
+_SEVERITY_ORDER = {severity: index for index, severity in enumerate(Severity)}
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Worst first; within one severity the most widespread first, then by kind and coordinate."""
+    return sorted(
+        findings,
+        key=lambda finding: (
+            _SEVERITY_ORDER[finding.severity],
+            -len(finding.nodes),
+            finding.id,
+            str(finding.coordinate or ""),
+            finding.observed,
+        ),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class NodeVerdict:
     """What compare decided for one node."""
@@ -89,6 +110,25 @@ class Comparison:
     """The result of compare for one pool."""
 
     nodes: Mapping[NodeName, NodeVerdict]
+    """Nodes in service, in the order given."""
     domains: Mapping[DomainName, Verdict]
+    """Worst verdict of a domain's nodes in service, skewed where they differ in a pin of scope domain."""
     findings: tuple[Finding, ...]
-    """All findings, group findings (skew, common cause) included; each node's own are in `nodes` too."""
+    """All findings, worst first: one for each distinct deviation, with every node that has it. A node's own are the
+    same objects in `nodes` too; findings about groups (skew, common cause) stand here alone."""
+    apart: Mapping[NodeName, NodeVerdict] = field(default_factory=dict)
+    """Nodes that the fleet file declares held or in repair: shown, never counted."""
+    common: Mapping[Coordinate, str] = field(default_factory=dict)
+    """What most nodes have, per coordinate that was read; what a table prints once."""
+    baseline: str = ""
+    """With what the nodes were compared, as a sentence for people."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of nodes and domains in service; unreadable for no node at all."""
+        return worst([*(node.verdict for node in self.nodes.values()), *self.domains.values()])
+
+    @property
+    def common_causes(self) -> tuple[Finding, ...]:
+        """Findings that one pin, parser or image explains for many nodes at once."""
+        return tuple(finding for finding in self.findings if finding.id.startswith(COMMON_CAUSE))

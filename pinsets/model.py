@@ -160,6 +160,10 @@ class Lock(Model):
     """Sorted by component."""
     packages: tuple[LockedPackage, ...]
     """Sorted by name."""
+    external: tuple[str, ...] = ()
+    """Dependencies that no repository of the fleet holds, as `name (relation)`: the OS image brings them."""
+    made_from: str
+    """sha256 of what the pinset asked for; differs from the pinset's own now: the lock is stale."""
     full: str
     """sha256 (64 hex) over everything above, canonical JSON."""
     job: str

@@ -6,19 +6,25 @@ duplicate keys are errors. Position of a value = line of its key (or its list it
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import pydantic
 from pydantic import BaseModel, ConfigDict
 
 from lockstep.base import issues
 
-__all__ = ["Document", "Model", "load", "parse"]
+__all__ = ["PLACEHOLDER", "Document", "Model", "did_you_mean", "load", "parse"]
 
 Loc = tuple[str | int, ...]
+
+PLACEHOLDER: Final = "?"
+"""Stands for a missing text in what `Document.partial` returns; no name may be this."""
+PARTIAL_ROUNDS: Final = 4
+"""Leaving out a wrong entry can uncover a missing one, and that a wrong parent; deeper is hopeless."""
 
 
 class Model(BaseModel):
@@ -54,6 +60,24 @@ class Document:
                 self._add(kind, entry["loc"], entry["type"], entry["msg"], entry.get("input"), report)
             return None
 
+    def partial(self, kind: type[M], report: issues.Report) -> M | None:
+        """As `model`, but what is sound is still returned, so that further checks can report at once.
+
+        Wrong entries are left out and missing texts read `PLACEHOLDER`. ``report``
+        has errors then; the value is for checks and nothing else. None when nothing
+        sound remains.
+        """
+        if (whole := self.model(kind, report)) is not None:
+            return whole
+        data = copy.deepcopy(self.data)
+        for _ in range(PARTIAL_ROUNDS):
+            try:
+                return kind.model_validate(data)
+            except pydantic.ValidationError as error:
+                for entry in error.errors(include_url=False):
+                    _mend(data, entry["loc"], missing=entry["type"] == "missing")
+        return None
+
     def _add(
         self, kind: type[BaseModel], loc: Loc, sort: str, message: str, value: object, report: issues.Report
     ) -> None:
@@ -61,14 +85,15 @@ class Document:
         line = self.line(*loc)
         if sort == "extra_forbidden":
             report.error(
-                self.path, line, f"unknown key `{where}`", _did_you_mean(str(loc[-1]), _keys_at(kind, loc[:-1]))
+                self.path, line, f"unknown key `{where}`", did_you_mean(str(loc[-1]), _keys_at(kind, loc[:-1]))
             )
         elif sort == "missing":
             report.error(self.path, line, f"`{where}` is missing")
         else:
             text = message.removeprefix("Value error, ")
             shown = f", got {value!r}" if isinstance(value, (str, int, float, bool)) else ""
-            report.error(self.path, line, f"`{where}`: {text[0].lower()}{text[1:]}{shown}")
+            hint = f'write it in quotes: "{value}"' if sort == "string_type" and shown else None
+            report.error(self.path, line, f"`{where}`: {text[0].lower()}{text[1:]}{shown}", hint)
 
 
 def parse(text: str, path: str, report: issues.Report) -> Document | None:
@@ -162,7 +187,26 @@ def _keys_at(kind: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
     return sorted({spec.alias or name for model in models for name, spec in model.model_fields.items()})
 
 
-def _did_you_mean(word: str, known: Sequence[str]) -> str | None:
+def _mend(data: Any, loc: Sequence[str | int], *, missing: bool) -> None:
+    """Take the entry at ``loc`` out of plain data, or put `PLACEHOLDER` where a text is missing."""
+    *parents, last = loc or ("",)
+    for part in parents:
+        inside = isinstance(data, dict) and part in data
+        if not inside and not (isinstance(data, list) and isinstance(part, int) and part < len(data)):
+            # pydantic names union members and validators in a location: the parent is the entry.
+            break
+        data = data[part]
+    if isinstance(data, dict):
+        if missing:
+            data.setdefault(last, PLACEHOLDER)
+        else:
+            data.pop(last, None)
+    elif isinstance(data, list) and isinstance(last, int) and last < len(data) and not missing:
+        data[last] = PLACEHOLDER if isinstance(data[last], (int, float, str)) else {}
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str | None:
+    """A hint for a mistyped ``word``: the closest known one, else all of them; None when there are none."""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"did you mean `{close[0]}`?"

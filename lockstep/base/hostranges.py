@@ -5,6 +5,7 @@ The one place that touches ClusterShell: its import is not free and its errors a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from lockstep.base import errors, limits
@@ -27,16 +28,28 @@ def unfold(pattern: str, *, place: str | None = None) -> list[str]:
         # NodeSet would run the commands of the machine's group configuration for it.
         raise errors.InputError(f"host groups are not read: {pattern!r}", place=place, hint="write the hosts out")
     try:
-        nodes = NodeSet(pattern)
-        if len(nodes) > limits.NODES_PER_PATTERN:
+        parts = [NodeSet(part) for part in _parts(pattern)]
+        # Counted before anything is unfolded: `a[1-999999999]` must not fill the memory.
+        if (count := sum(len(part) for part in parts)) > limits.NODES_PER_PATTERN:
             raise errors.InputError(
-                f"{pattern!r} unfolds to {len(nodes)} hosts, more than {limits.NODES_PER_PATTERN}", place=place
+                f"{pattern!r} unfolds to {count} hosts, more than {limits.NODES_PER_PATTERN}", place=place
             )
-        return [str(name) for name in nodes]
+        return list(dict.fromkeys(str(name) for part in parts for name in part))
     except NodeSetException as error:
         raise errors.InputError(
             f"not a host range: {pattern!r} ({error})", place=place, hint="write for example gpu-[001-004]"
         ) from error
+
+
+def _parts(pattern: str) -> list[str]:
+    """``pattern`` split at the commas outside brackets; whole where set operators (``!``, ``&``, ``^``) bind the parts.
+
+    A NodeSet has no order of its own, and what is written first should come first.
+    """
+    if set(pattern) & set("!&^"):
+        return [pattern]
+    parts = re.split(r",(?![^\[]*\])", pattern)
+    return [part for part in parts if part.strip()] or [pattern]
 
 
 def fold(names: Iterable[str]) -> str:

@@ -31,6 +31,8 @@ FENCE_SHARE: Final = 0.02
 COMMON_CAUSE_SHARE: Final = 0.10
 """Same coordinate and value, new on more than this share and `COMMON_CAUSE_NODES`: pin, parser or image."""
 COMMON_CAUSE_NODES: Final = 3
+MAJORITY_SHARE: Final = 0.80
+"""Without a fleet file, what fewer than this share of the nodes agree on is no baseline: either side may be right."""
 SHRINK_SHARE: Final = 0.05
 """A pool that loses more than this share and at least `SHRINK_NODES` nodes needs `--shrink N`."""
 SHRINK_NODES: Final = 2
@@ -39,3 +41,21 @@ LEASE_SECONDS: Final = 120.0
 """Life of a node lease without renewal; a dead owner on this host is replaced at once."""
 REBOOT_SECONDS: Final = 900.0
 """Until a rebooted GPU server answers again; DGX H100 takes 6–9 minutes."""
+WAVE_NODES: Final = 200
+"""Largest wave: one Ansible controller does 12–20 hosts a second and task; beyond it a wave only gets longer."""
+ANSIBLE_FORKS: Final = 50
+"""Parallel hosts of one Ansible run; 100 gave nothing, the controller is the limit."""
+ANSIBLE_TASK_SECONDS: Final = 600
+"""One task on one host: an apt install of a driver set with a slow mirror stays below."""
+ANSIBLE_RUN_SECONDS: Final = 1800
+"""One Ansible run of one wave, reboots included; above `REBOOT_SECONDS` and the tasks before it."""
+NODE_READY_SECONDS: Final = 120.0
+"""Until a joined Node is registered and Ready; a kubelet's first status comes within 10 s."""
+VACATE_POLL_SECONDS: Final = 5.0
+"""Between two looks at a node that is to become vacant."""
+BMC_SECONDS: Final = 120.0
+"""One power command; slow BMCs answer in tens of seconds."""
+POWER_OFF_SECONDS: Final = 180.0
+"""Until a machine that was told to is proved off."""
+REIMAGE_SECONDS: Final = 1800.0
+"""Until the re-image command has ended and printed the new host key."""

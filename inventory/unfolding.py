@@ -1,0 +1,108 @@
+"""Entries of ``nodes:`` → one node per machine: the ranges of an entry unfold beside its key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from inventory import model
+from lockstep.base import documents, errors, hostranges, issues
+from lockstep.base.names import DomainName, NodeName, PoolName, Slot
+
+__all__ = ["Placed", "nodes"]
+
+_BRACKETS = re.compile(r"\[([^\]]*)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A node and where it was written."""
+
+    node: model.Node
+    pool_index: int
+    """Index in `pools:`."""
+    key: str
+    """Key of its entry in `nodes:`."""
+
+
+def nodes(file: model.FleetFile, document: documents.Document, report: issues.Report) -> list[Placed]:
+    """Every node of the file, in file order; ranges that are malformed or of unequal length go to ``report``."""
+    found: list[Placed] = []
+    for index, pool in enumerate(file.pools):
+        for key, entry in pool.nodes.items():
+            found += _entry(document, report, pool, index, key, entry)
+    return found
+
+
+def _entry(
+    document: documents.Document,
+    report: issues.Report,
+    pool: model.PoolEntry,
+    index: int,
+    key: str,
+    entry: model.NodesEntry,
+) -> list[Placed]:
+    loc = ("pools", index, "nodes", key)
+    line = document.line(*loc)
+    names = _unfold(key, document.path, line, report)
+    if names is None:
+        return []
+    columns: dict[str, list[str] | None] = {}
+    for word in ("slot", "address", "domain", "serial"):
+        value = getattr(entry, word)
+        at = document.line(*loc, word)
+        values = [None] if value is None else _unfold(value, document.path, at, report)
+        if values is None:
+            return []
+        if value is None or (word == "domain" and len(values) == 1):
+            values = values * len(names)
+        if len(values) != len(names):
+            report.error(
+                document.path,
+                at,
+                f"`{key}` is {_count(len(names), 'node')}, `{word}: {value}` is {_count(len(values), 'value')}",
+                f"the ranges of an entry unfold side by side; write {_count(len(names), 'value')}",
+            )
+            return []
+        columns[word] = values  # type: ignore[assignment]
+    placed = []
+    for at_index, name in enumerate(names):
+        row = {word: values[at_index] for word, values in columns.items() if values is not None}
+        slot = row["slot"] or name
+        node = model.Node(
+            name=NodeName(name),
+            pool=PoolName(pool.name),
+            slot=Slot(slot),
+            address=row["address"] or name,
+            domain=DomainName(row["domain"] or slot),
+            spare=entry.spare,
+            state=entry.state,
+            holder=entry.holder,
+            generation=entry.generation,
+            serial=row["serial"],
+            bmc=entry.bmc or pool.bmc,
+            line=line,
+        )
+        placed.append(Placed(node, index, key))
+    return placed
+
+
+def _unfold(pattern: str, path: str, line: int | None, report: issues.Report) -> list[str] | None:
+    """The names in the order written; None when the pattern is wrong, which ``report`` then says."""
+    if not (set(pattern) & set("[],&!^@ *?%")):
+        return [pattern]
+    for inside in _BRACKETS.findall(pattern):
+        starts = [int(part.split("-")[0]) for part in inside.split(",") if part.split("-")[0].isdecimal()]
+        if starts != sorted(starts):
+            # Sets of hosts have no order, so a second range could not stand beside this one.
+            report.error(path, line, f"the range `[{inside}]` is not ascending", "write the lower numbers first")
+            return None
+    try:
+        return hostranges.unfold(pattern)
+    except errors.InputError as error:
+        report.error(path, line, error.message, error.hint)
+        return None
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,207 @@
+"""Facts of a pool against its locks → findings and verdicts. Pure, and fast: equal fact sets are judged once.
+
+Three levels: node to set (`pinsets.deviations`), node to node and instance to
+instance (`pinsets.groups`). Without a fleet the baseline is one node or the
+majority (`pinsets.majority`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lockstep.base.names import DomainName, NodeName
+from pinsets import deviations, expected_instances, fabrics, factsets, groups
+from pinsets.deviations import Deviation
+from pinsets.facts import Coordinate, Fact, NodeFacts, Snapshot
+from pinsets.findings import Comparison, Finding, NodeVerdict, Severity, Verdict, by_severity, worst
+from pinsets.majority import compare_without_fleet
+from pinsets.model import Lock
+
+if TYPE_CHECKING:
+    from inventory.model import Node, Sku
+
+__all__ = ["Expectation", "compare", "compare_without_fleet", "findings_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What one node should be."""
+
+    node: Node
+    sku: Sku
+    lock: Lock | None
+    """The lock it must equal; None: only read, never in step."""
+    previous: Lock | None = None
+    """The lock it comes from while a roll-out runs: in step with that one is `pending-rollout`.
+    Leave it out to verify what an act brought about."""
+
+
+def compare(expectations: Sequence[Expectation], snapshot: Snapshot) -> Comparison:
+    """The comparison of one pool. Nodes declared held or in repair come back in `apart`."""
+    judge = _Judge()
+    by_node: dict[NodeName, tuple[Deviation, ...]] = {}
+    verdicts: dict[NodeName, tuple[Verdict, str | None]] = {}
+    fabric = fabrics.judge([(one.node, one.sku, snapshot.nodes.get(one.node.name)) for one in expectations])
+    for one in expectations:
+        found, verdict, lock = judge.node(one, snapshot.nodes.get(one.node.name))
+        if (more := fabric.get(one.node.name)) is not None:
+            found = (*found, *more)
+            verdict = worst([verdict, *(deviation.verdict for deviation in more)])
+        by_node[one.node.name] = found
+        verdicts[one.node.name] = (verdict, lock)
+    shared = findings_of(by_node)
+    results = {
+        name: NodeVerdict(name, verdict, tuple(shared[deviation] for deviation in by_node[name]), lock)
+        for name, (verdict, lock) in verdicts.items()
+    }
+    serving = [one for one in expectations if one.node.state.value not in _OUT_OF_SERVICE]
+    ours = {one.node.name for one in serving}
+    group = groups.judge(serving, snapshot, verdicts)
+    for name in group.skewed:
+        old = results[name]
+        own = tuple(finding for finding in group.findings if name in finding.nodes)
+        results[name] = NodeVerdict(name, worst([old.verdict, Verdict.SKEWED]), (*old.findings, *own), old.lock)
+    domains = _domains(serving, results, frozenset(group.skewed_domains))
+    return Comparison(
+        nodes={name: result for name, result in results.items() if name in ours},
+        domains=domains,
+        findings=tuple(by_severity([*shared.values(), *group.findings])),
+        apart={name: result for name, result in results.items() if name not in ours},
+        common=group.common,
+        baseline=_baseline(expectations),
+    )
+
+
+_OUT_OF_SERVICE = ("repair", "held")
+
+
+class _Judge:
+    """Judges nodes, keeping the result of every distinct (facts, GPUs seen, SKU, locks): a fleet has few."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[tuple[Deviation, ...], Verdict, str | None]] = {}
+        self._groups = factsets.Grouper()
+
+    def node(self, one: Expectation, facts: NodeFacts | None) -> tuple[tuple[Deviation, ...], Verdict, str | None]:
+        """Deviations, verdict and digest of the lock that counted."""
+        lock = one.lock.full if one.lock else None
+        if facts is None:
+            return (_not_read(),), Verdict.UNREACHABLE, lock
+        if facts.unreachable is not None:
+            return (_unreachable(facts.unreachable),), Verdict.UNREACHABLE, lock
+        if one.lock is None:
+            return (_no_lock(),), Verdict.UNREADABLE, None
+        seen = facts.attributes.get("gpus")
+        before = one.previous.full if one.previous is not None else None
+        key = (self._groups.number(facts.facts), seen, one.sku.sku, one.lock.full, before)
+        if (known := self._known.get(key)) is None:
+            known = self._known[key] = _judge(facts.facts, seen, one.sku, one.lock, one.previous)
+        return known
+
+
+def _judge(
+    facts: Mapping[Coordinate, Fact], seen: str | None, sku: Sku, lock: Lock, previous: Lock | None
+) -> tuple[tuple[Deviation, ...], Verdict, str | None]:
+    wrong_instances, present = expected_instances.judge(facts, seen, sku, lock)
+    found = deviations.of(facts, lock, present)
+    verdict = worst([Verdict.ADMIT, *(deviation.verdict for deviation in found)])
+    digest = lock.full
+    if verdict is not Verdict.ADMIT and previous is not None and previous.full != lock.full:
+        before = deviations.of(facts, previous, present)
+        if all(deviation.verdict is Verdict.ADMIT for deviation in before):
+            found, verdict, digest = before, Verdict.PENDING_ROLLOUT, previous.full
+        elif len(before) < len(found):
+            # It has not begun to move: what is wrong is wrong against the lock it comes from.
+            found, digest = before, previous.full
+            verdict = worst(deviation.verdict for deviation in before)
+    everything = (*wrong_instances, *found)
+    return everything, worst([verdict, *(deviation.verdict for deviation in wrong_instances)]), digest
+
+
+def findings_of(by_node: Mapping[NodeName, Iterable[Deviation]]) -> dict[Deviation, Finding]:
+    """One finding for each distinct deviation, naming every node that has it, in the order given."""
+    nodes: dict[Deviation, list[NodeName]] = {}
+    # Most nodes share one tuple of deviations: hash each tuple's members once, not once per node.
+    shared: dict[int, tuple[Iterable[Deviation], list[NodeName]]] = {}
+    for name, found in by_node.items():
+        shared.setdefault(id(found), (found, []))[1].append(name)
+    for found, names in shared.values():
+        for deviation in found:
+            nodes.setdefault(deviation, []).extend(names)
+    order = {name: index for index, name in enumerate(by_node)}
+    return {
+        deviation: Finding(
+            id=deviation.id,
+            severity=deviation.severity,
+            coordinate=deviation.coordinate,
+            nodes=tuple(sorted(names, key=order.__getitem__)),
+            expected=deviation.expected,
+            observed=deviation.observed,
+            cause=deviation.cause,
+            remedy=deviation.remedy,
+        )
+        for deviation, names in nodes.items()
+    }
+
+
+def _domains(
+    serving: Sequence[Expectation], results: Mapping[NodeName, NodeVerdict], skewed: frozenset[DomainName]
+) -> dict[DomainName, Verdict]:
+    members: dict[DomainName, list[Verdict]] = {}
+    for one in serving:
+        members.setdefault(one.node.domain, []).append(results[one.node.name].verdict)
+    return {
+        domain: worst([*verdicts, Verdict.SKEWED] if domain in skewed else verdicts)
+        for domain, verdicts in members.items()
+    }
+
+
+def _baseline(expectations: Sequence[Expectation]) -> str:
+    locks = {one.lock.full: one.lock for one in expectations if one.lock is not None}
+    before = {one.previous.full: one.previous for one in expectations if one.previous is not None}
+    if not locks:
+        return "no lock: nothing to compare with"
+    names = ", ".join(f"{lock.pinset}@{lock.os} {digest[:16]}" for digest, lock in locks.items())
+    came_from = ", ".join(f"{lock.pinset} {digest[:16]}" for digest, lock in before.items() if digest not in locks)
+    return f"lock {names}" + (f"; during the roll-out also {came_from}" if came_from else "")
+
+
+def _unreachable(reason: str) -> Deviation:
+    return Deviation(
+        id="unreachable",
+        severity=Severity.BLOCK,
+        verdict=Verdict.UNREACHABLE,
+        coordinate=None,
+        expected="an answer",
+        observed=reason,
+        cause="the node did not answer",
+        remedy="see the reason; the node keeps what it has until it can be read",
+    )
+
+
+def _not_read() -> Deviation:
+    return Deviation(
+        id="not-read",
+        severity=Severity.BLOCK,
+        verdict=Verdict.UNREACHABLE,
+        coordinate=None,
+        expected="a reading",
+        observed="not in this snapshot",
+        cause="the sweep did not include the node",
+        remedy="read it: `lockstep audit`",
+    )
+
+
+def _no_lock() -> Deviation:
+    return Deviation(
+        id="no-lock",
+        severity=Severity.BLOCK,
+        verdict=Verdict.UNREADABLE,
+        coordinate=None,
+        expected="a lock",
+        observed="none",
+        cause="the node has no lock assigned",
+        remedy="`lockstep pin lock FLEET`",
+    )

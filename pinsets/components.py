@@ -1,0 +1,62 @@
+"""``components.yaml`` → components by name, and the packages that carry them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from lockstep.base import documents, issues
+from lockstep.base.names import ComponentName
+from pinsets.model import Component, ComponentsFile
+
+__all__ = ["carriers", "family", "load", "patterns"]
+
+_PLACEHOLDER = re.compile(r"\{(version|major|minor)\}")
+
+
+@functools.cache
+def load() -> Mapping[ComponentName, Component]:
+    """The registry. Raises `errors.InputError` when the shipped file is damaged."""
+    report = issues.Report()
+    path = Path(__file__).with_name("components.yaml")
+    document = documents.load(path, report, shown="pinsets/components.yaml")
+    file = document.model(ComponentsFile, report) if document else None
+    report.raise_if_errors("the registry of components")
+    assert file is not None  # noqa: S101 - without errors there is a model
+    return MappingProxyType({ComponentName(name): component for name, component in file.components.items()})
+
+
+def family(os_name: str) -> str:
+    """``ubuntu-24.04-amd64`` → ``ubuntu``."""
+    return os_name.partition("-")[0]
+
+
+def _templates(component: Component, os_name: str) -> tuple[str, ...]:
+    name = family(os_name)
+    if name in component.packages:
+        return component.packages[name]
+    like = {"ubuntu": "debian", "rocky": "rhel", "almalinux": "rhel", "sles": "rhel"}.get(name)
+    return component.packages.get(like, ()) if like else ()
+
+
+def carriers(component: Component, os_name: str, version: str) -> tuple[str, ...]:
+    """Packages that carry ``version`` of a component on that OS, the one that names the version first."""
+    parts = version.split(".")
+    values = {"version": version, "major": parts[0], "minor": parts[1] if len(parts) > 1 else "0"}
+    return tuple(
+        _PLACEHOLDER.sub(lambda match: values[match[1]], template) for template in _templates(component, os_name)
+    )
+
+
+def patterns(component: Component, os_name: str) -> tuple[str, ...]:
+    """The same for any version, ``*`` for what depends on it: as `dpkg-query` takes them."""
+    return tuple(_PLACEHOLDER.sub("*", template) for template in _templates(component, os_name))
+
+
+def named_by_version(component: Component, os_name: str) -> bool:
+    """Whether the first carrier's name holds the whole version (kernels): its package version is another number."""
+    templates = _templates(component, os_name)
+    return bool(templates) and "{version}" in templates[0]

@@ -1,0 +1,160 @@
+"""Node to node and instance to instance: nodes that are each fine alone and do not fit together.
+
+Two equal nodes can both satisfy an ``accept`` list and still differ. Where the pin's
+scope is ``job`` or ``domain`` that is skew; where it is ``node`` the list's source says
+that the values are equal. What no pin names is compared too, and only warned of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lockstep.base import hostranges
+from lockstep.base.names import DomainName, NodeName
+from pinsets import factsets
+from pinsets.facts import Coordinate, Snapshot, Version
+from pinsets.findings import Finding, Severity, Verdict
+from pinsets.model import Enforce, Lock, Scope
+
+if TYPE_CHECKING:
+    from pinsets.compare import Expectation
+
+__all__ = ["Groups", "judge"]
+
+
+@dataclass(slots=True)
+class Groups:
+    """What the second and third level found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    skewed: set[NodeName] = field(default_factory=set)
+    skewed_domains: set[DomainName] = field(default_factory=set)
+    common: dict[Coordinate, str] = field(default_factory=dict)
+    """Coordinate → the value most nodes have, readable ones only."""
+
+
+def judge(
+    serving: Sequence[Expectation],
+    snapshot: Snapshot,
+    verdicts: Mapping[NodeName, tuple[Verdict, str | None]],
+) -> Groups:
+    """Skew among the nodes in service that were read."""
+    read = [one for one in serving if one.node.name in snapshot.nodes and snapshot.nodes[one.node.name].facts]
+    result = Groups()
+    sets = factsets.of(snapshot, [one.node.name for one in read])
+    values = sets.values()
+    result.common = {coordinate: counts.most_common(1)[0][0] for coordinate, counts in values.items() if counts}
+    _unpinned(result, read, sets, values)
+    _accepted_but_unequal(result, read, snapshot, verdicts)
+    return result
+
+
+def _unpinned(
+    result: Groups,
+    read: Sequence[Expectation],
+    sets: factsets.FactSets,
+    values: Mapping[Coordinate, Counter[str]],
+) -> None:
+    """What no pin names and nodes differ in: a warning each, the majority first."""
+    pinned = {
+        (pin.component, layer)
+        for lock in {one.lock.full: one.lock for one in read if one.lock}.values()
+        for pin in lock.pins
+        for layer in pin.layers
+    }
+    components = {pin for pin, _ in pinned}
+    for coordinate, counts in values.items():
+        # Another layer of a pinned component belongs to that pin's findings.
+        if coordinate.component in components or len(counts) < 2:
+            continue
+        common, most = counts.most_common(1)[0]
+        for value in sorted(counts):
+            if value == common:
+                continue
+            nodes = sets.nodes_with(coordinate, value)
+            result.findings.append(
+                Finding(
+                    id=f"skew.{coordinate.component}",
+                    severity=Severity.WARN,
+                    coordinate=coordinate,
+                    nodes=nodes,
+                    expected=f"{common} (as on {most} of {sum(counts.values())} nodes)",
+                    observed=value,
+                    cause="no pin names it, and the nodes differ",
+                    remedy=f"pin {coordinate.component}, or bring the nodes together",
+                )
+            )
+
+
+def _accepted_but_unequal(
+    result: Groups,
+    read: Sequence[Expectation],
+    snapshot: Snapshot,
+    verdicts: Mapping[NodeName, tuple[Verdict, str | None]],
+) -> None:
+    """Pins of scope job or domain whose ``accept`` list lets nodes, or GPUs of one node, differ."""
+    by_lock: dict[str, list[Expectation]] = defaultdict(list)
+    locks: dict[str, Lock] = {}
+    for one in read:
+        verdict, digest = verdicts[one.node.name]
+        lock = next((lock for lock in (one.lock, one.previous) if lock is not None and lock.full == digest), None)
+        if lock is not None and verdict.in_step:
+            by_lock[lock.full].append(one)
+            locks[lock.full] = lock
+    for digest, members in by_lock.items():
+        for pin in locks[digest].pins:
+            if not pin.accept or pin.scope is Scope.NODE or pin.enforce is not Enforce.BLOCK:
+                continue
+            groups: Iterable[tuple[str, list[Expectation]]] = [("", members)]
+            if pin.scope is Scope.DOMAIN:
+                by_domain: dict[str, list[Expectation]] = defaultdict(list)
+                for one in members:
+                    by_domain[one.node.domain].append(one)
+                groups = by_domain.items()
+            for domain, group in groups:
+                for layer in pin.layers:
+                    _one_group(result, pin.component, layer.value, domain, group, snapshot)
+
+
+def _one_group(
+    result: Groups,
+    component: str,
+    layer: str,
+    domain: str,
+    group: Sequence[Expectation],
+    snapshot: Snapshot,
+) -> None:
+    """One coordinate over one group; all instances of a component must agree here, within a node too."""
+    holders: dict[str, dict[NodeName, Coordinate]] = defaultdict(dict)
+    for one in group:
+        for coordinate, fact in snapshot.nodes[one.node.name].facts.items():
+            here = coordinate.component == component and coordinate.layer == layer
+            if here and isinstance(fact.observation, Version):
+                holders[fact.observation.value].setdefault(one.node.name, coordinate)
+    if len(holders) < 2:
+        return
+    common = max(holders, key=lambda value: (len(holders[value]), value))
+    domain_of = {one.node.name: one.node.domain for one in group}
+    for value in sorted(holders):
+        if value == common:
+            continue
+        nodes = tuple(holders[value])
+        result.skewed.update(nodes)
+        if domain:
+            result.skewed_domains.update(domain_of[name] for name in nodes)
+        result.findings.append(
+            Finding(
+                id=f"domain.skew.{component}" if domain else f"skew.{component}",
+                severity=Severity.GROUP_BLOCK,
+                coordinate=next(iter(holders[value].values())),
+                nodes=nodes,
+                expected=f"{common}, as on {hostranges.fold(holders[common])}",
+                observed=value,
+                cause="each value is accepted alone, and "
+                + (f"domain {domain} must have one" if domain else "the nodes of a job must have one"),
+                remedy="bring the nodes to one value, or keep them out of one job",
+            )
+        )

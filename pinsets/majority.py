@@ -1,0 +1,230 @@
+"""Comparison without a fleet file: the baseline is one node, or what at least 80 % of the nodes have.
+
+Said plainly, per coordinate: where fewer agree there is no baseline, and nobody can tell which
+side is right. Instances are compared by slot across nodes, never with each other:
+two switches of one board may rightly carry different firmware.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lockstep.base import errors, limits
+from lockstep.base.names import NodeName
+from pinsets import factsets
+from pinsets.deviations import shown
+from pinsets.facts import Coordinate, Fact, Observation, Snapshot, Unreadable
+from pinsets.findings import Comparison, Finding, NodeVerdict, Severity, Verdict, by_severity, worst
+
+__all__ = ["compare_without_fleet"]
+
+
+def compare_without_fleet(snapshot: Snapshot, like: NodeName | None = None) -> Comparison:
+    """Every node against ``like``, or against the majority. Raises `errors.InputError` when ``like`` was not read."""
+    names = [name for name, node in snapshot.nodes.items() if node.unreachable is None]
+    sets = factsets.of(snapshot, names)
+    work = _Work()
+    for name, node in snapshot.nodes.items():
+        if node.unreachable is not None:
+            work.add("unreachable", Severity.BLOCK, None, "an answer", node.unreachable, name, Verdict.UNREACHABLE)
+    if like is not None:
+        baseline, sentence = _like(snapshot, like), f"node {like}"
+    else:
+        baseline, sentence = _majority(sets, work, len(names))
+    for facts, members in sets.groups:
+        _one_set(work, facts, members, baseline)
+    return _result(snapshot, work, baseline, sentence)
+
+
+Key = tuple[str, Severity, Coordinate | None, str, str]
+
+
+@dataclass(slots=True)
+class _Work:
+    """Findings by what they say, and what they make of each node."""
+
+    nodes: dict[Key, list[NodeName]] = field(default_factory=dict)
+    verdicts: dict[NodeName, list[Verdict]] = field(default_factory=dict)
+    keys: dict[NodeName, list[Key]] = field(default_factory=dict)
+    no_baseline: list[Coordinate] = field(default_factory=list)
+    unreadable_everywhere: list[Coordinate] = field(default_factory=list)
+
+    def add(
+        self,
+        kind: str,
+        severity: Severity,
+        coordinate: Coordinate | None,
+        expected: str,
+        observed: str,
+        node: NodeName,
+        verdict: Verdict,
+    ) -> None:
+        key = (kind, severity, coordinate, expected, observed)
+        self.nodes.setdefault(key, []).append(node)
+        self.keys.setdefault(node, []).append(key)
+        self.verdicts.setdefault(node, []).append(verdict)
+
+
+def _like(snapshot: Snapshot, like: NodeName) -> dict[Coordinate, str]:
+    node = snapshot.nodes.get(like)
+    if node is None:
+        raise errors.InputError(f"--like {like}: no such node among those read", hint="name one of --hosts")
+    if node.unreachable is not None:
+        raise errors.NotMeasuredError(f"--like {like}: {node.unreachable}", hint="take a node that answers")
+    return {
+        coordinate: str(fact.observation)
+        for coordinate, fact in node.facts.items()
+        if not isinstance(fact.observation, Unreadable)
+    }
+
+
+def _majority(sets: factsets.FactSets, work: _Work, total: int) -> tuple[dict[Coordinate, str], str]:
+    """(coordinate → value of the majority, sentence)."""
+    baseline: dict[Coordinate, str] = {}
+    values = sets.values()
+    for coordinate, counts in values.items():
+        if coordinate.instance is not None:
+            # A GPU that is gone leaves no fact behind; as a value it is "absent".
+            _count_missing(counts, sets, coordinate)
+        read = sum(counts.values())
+        if read == 0 or read < total * (1 - limits.MAJORITY_SHARE):
+            work.unreadable_everywhere.append(coordinate)
+            continue
+        value, most = counts.most_common(1)[0]
+        if most >= read * limits.MAJORITY_SHARE:
+            baseline[coordinate] = value
+        else:
+            work.no_baseline.append(coordinate)
+            _without_baseline(work, sets, coordinate, counts)
+    sentence = f"the majority of {total} nodes" if total > 1 else "one node alone: nothing to compare it with"
+    if work.no_baseline:
+        listed = ", ".join(map(str, sorted(work.no_baseline)))
+        sentence += f"; none for {listed}, where fewer than {limits.MAJORITY_SHARE:.0%} agree"
+    if work.unreadable_everywhere:
+        sentence += f"; not compared, hardly readable: {', '.join(map(str, sorted(work.unreadable_everywhere)))}"
+    return baseline, sentence
+
+
+def _count_missing(counts: Counter[str], sets: factsets.FactSets, coordinate: Coordinate) -> None:
+    for facts, names in sets.groups:
+        if coordinate not in facts and _has_component(facts, coordinate):
+            counts["absent"] += len(names)
+
+
+def _has_component(facts: Mapping[Coordinate, Fact], like: Coordinate) -> bool:
+    """Whether the reading has another instance of the same thing, so that this one is gone and not merely unread."""
+    return any(
+        one.component == like.component and one.layer is like.layer and not isinstance(fact.observation, Unreadable)
+        for one, fact in facts.items()
+    )
+
+
+def _without_baseline(work: _Work, sets: factsets.FactSets, coordinate: Coordinate, counts: Counter[str]) -> None:
+    total = sum(counts.values())
+    split = ", ".join(f"{value} on {count}" for value, count in counts.most_common(4))
+    rest = len(counts) - 4
+    expected = f"one value; {total} nodes have {split}" + (f" and {rest} more" if rest > 0 else "")
+    for facts, names in sets.groups:
+        seen = _seen(facts, coordinate)
+        if isinstance(seen, Unreadable):
+            continue
+        for name in names:
+            work.add(
+                f"skew.{coordinate.component}",
+                Severity.GROUP_BLOCK,
+                coordinate,
+                expected,
+                shown(seen),
+                name,
+                Verdict.SKEWED,
+            )
+
+
+def _seen(facts: Mapping[Coordinate, Fact], coordinate: Coordinate) -> Observation:
+    from pinsets.facts import ABSENT
+
+    fact = facts.get(coordinate)
+    if fact is not None:
+        return fact.observation
+    if coordinate.instance is not None and _has_component(facts, coordinate):
+        return ABSENT
+    return Unreadable("not read")
+
+
+def _one_set(
+    work: _Work,
+    facts: Mapping[Coordinate, Fact],
+    members: tuple[NodeName, ...],
+    baseline: Mapping[Coordinate, str],
+) -> None:
+    for coordinate, expected in baseline.items():
+        seen = _seen(facts, coordinate)
+        if str(seen) == expected:
+            continue
+        if isinstance(seen, Unreadable):
+            kind, severity, verdict = f"unreadable.{coordinate.component}", Severity.BLOCK, Verdict.UNREADABLE
+        elif coordinate.instance is not None and str(seen) == "absent":
+            kind, severity, verdict = "instance.missing", Severity.BLOCK, Verdict.SKEWED
+        else:
+            kind, severity, verdict = f"skew.{coordinate.component}", Severity.GROUP_BLOCK, Verdict.SKEWED
+        for name in members:
+            work.add(kind, severity, coordinate, expected, shown(seen), name, verdict)
+    for coordinate, fact in facts.items():
+        if coordinate not in baseline and coordinate.instance is not None and not _ignored(work, coordinate):
+            # Only a golden node can leave a coordinate without any expectation: it has no such instance.
+            for name in members:
+                work.add(
+                    "instance.unexpected",
+                    Severity.WARN,
+                    coordinate,
+                    "absent",
+                    shown(fact.observation),
+                    name,
+                    Verdict.ADMIT,
+                )
+    if not any(not isinstance(fact.observation, Unreadable) for fact in facts.values()):
+        for name in members:
+            work.add("unreadable", Severity.BLOCK, None, "facts", "nothing could be read", name, Verdict.UNREADABLE)
+
+
+def _ignored(work: _Work, coordinate: Coordinate) -> bool:
+    return coordinate in work.no_baseline or coordinate in work.unreadable_everywhere
+
+
+_CAUSES = {
+    "unreachable": ("the node did not answer", "see the reason"),
+    "unreadable": ("the node answered and gave no fact", "see the reasons with --format json"),
+    "instance.missing": (
+        "most nodes have this instance, this one does not",
+        "look at the slot: kernel log (Xid 79), reseat or replace",
+    ),
+    "instance.unexpected": ("the baseline has no such instance", "compare machines of one kind only"),
+    "skew": (
+        "it differs from the baseline",
+        "bring the nodes together; `lockstep pin` writes down which value is right",
+    ),
+}
+
+
+def _result(snapshot: Snapshot, work: _Work, baseline: Mapping[Coordinate, str], sentence: str) -> Comparison:
+    findings: dict[Key, Finding] = {}
+    for key, nodes in work.nodes.items():
+        kind, severity, coordinate, expected, observed = key
+        cause, remedy = _CAUSES.get(kind) or _CAUSES[kind.split(".")[0]]
+        findings[key] = Finding(kind, severity, coordinate, tuple(nodes), expected, observed, cause, remedy)
+    return Comparison(
+        nodes={
+            name: NodeVerdict(
+                name,
+                worst([Verdict.ADMIT, *work.verdicts.get(name, ())]),
+                tuple(findings[key] for key in work.keys.get(name, ())),
+            )
+            for name in snapshot.nodes
+        },
+        domains={},
+        findings=tuple(by_severity(findings.values())),
+        common=dict(baseline),
+        baseline=sentence,
+    )
