@@ -1,8 +1,8 @@
 """The probe: one POSIX script per node and sweep, as text. Its fixed part is `probe.sh`; this module adds what to read.
 
-The answer is JSON Lines, one object per command as it ends: ``{"id", "rc", "ms", "out", "err"}`` with base64 in out and
-err, then ``{"done": N}``. rc -1: no answer within its limit; -2: a child of an earlier reading still lives; -3: the time
-of the whole script was spent before it.
+The answer is JSON Lines, one object per command as it ends: ``{"id", "rc", "ms", "out", "err"}`` with base64 in
+out and err, then ``{"done": N}``. rc -1: no answer within its limit; -2: a child of an earlier reading still lives;
+-3: the time of the whole script was spent before it.
 """
 
 from __future__ import annotations
@@ -86,12 +86,17 @@ def script(components: Mapping[str, model.Component], patience: Patience | None 
 
 
 def _main(commands: Iterable[Command], scale: float) -> list[str]:
-    lines = ["main() {", "  if ! prepare; then", '    echo \'{"failed":"no private folder under /dev/shm"}\'', "    return"]
+    lines = [
+        "main() {",
+        "  if ! prepare; then",
+        '    echo \'{"failed":"no private folder under /dev/shm"}\'',
+        "    return",
+    ]
     lines.append("  fi")
     for command in commands:
         limit = _centiseconds(command.seconds * scale)
         lines.append(f"  run {command.id} {command.group or command.id} {limit} {command.words}")
-    return [*lines, "  printf '{\"done\":%s}\\n' \"$count\"", "}", "main"]
+    return [*lines, '  printf \'{"done":%s}\\n\' "$count"', "}", "main"]
 
 
 def _centiseconds(seconds: float) -> int:

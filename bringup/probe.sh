@@ -228,6 +228,7 @@ read_packages() {
 }
 
 read_module() {
+  command -v modinfo >/dev/null || { echo 'modinfo: not found' >&2; return 127; }
   modinfo -F version nvidia || return
   modinfo -F license nvidia
 }

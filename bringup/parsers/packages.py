@@ -1,0 +1,98 @@
+"""Package databases: dpkg and rpm, restricted to the registry's packages.
+
+    #dpkg
+    nvidia-driver\t580.105.08-1\tii \tamd64
+
+A package is installed when the second letter of its state is ``i`` (``ii``, held ``hi``); ``rc`` and ``un`` are absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bringup.parsers import host
+from bringup.parsers.records import Record
+from pinsets.facts import ABSENT, Unreadable
+
+__all__ = ["Package", "Packages", "parse", "version_of"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+~:^_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One entry of the database."""
+
+    name: str
+    version: str
+    """With its epoch where it has one (rpm's ``0:`` is left out)."""
+    state: str
+    """Three letters as dpkg abbreviates them; always ``ii`` from rpm."""
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """The database of one node."""
+
+    family: str
+    """``debian`` or ``rhel``, as the registry names them."""
+    by_name: Mapping[str, tuple[Package, ...]]
+
+
+def parse(record: Record | Unreadable) -> Packages | Unreadable:
+    """The list of `read_packages`."""
+    if isinstance(record, Unreadable):
+        return record
+    head, _, body = record.text.partition("\n")
+    family = {"#dpkg": "debian", "#rpm": "rhel"}.get(head.strip())
+    if family is None or record.rc != 0:
+        return Unreadable(record.complaint)
+    found: dict[str, list[Package]] = {}
+    for line in body.split("\n"):
+        fields = line.split("\t")
+        if len(fields) < 3 or not _NAME.fullmatch(fields[0]):
+            continue
+        version = fields[1].strip()
+        if family == "rhel":
+            version = version.removeprefix("0:").removeprefix("(none):")
+        state = fields[2].strip()
+        if version and not _VERSION.fullmatch(version):
+            continue
+        found.setdefault(fields[0], []).append(Package(fields[0], version, state, state.startswith("h")))
+    return Packages(family, {name: tuple(entries) for name, entries in found.items()})
+
+
+def version_of(packages: Packages | Unreadable, carriers: Sequence[str]) -> host.Raw | None:
+    """Version of a component by the first of its packages; None where it has none.
+
+    ``{version}`` in a package's name (``linux-image-{version}``) is the version itself; of several the newest counts.
+    """
+    if not carriers:
+        return None
+    if isinstance(packages, Unreadable):
+        return packages
+    pattern = re.compile(re.sub(r"\\\{([a-z]+)\\\}", _group, re.escape(carriers[0])))
+    half: str | None = None
+    versions: list[str] = []
+    for name, entries in packages.by_name.items():
+        match = pattern.fullmatch(name)
+        if match is None:
+            continue
+        in_name = match.groupdict().get("version")
+        for entry in entries:
+            if entry.state[1:2] == "i":
+                versions.append(in_name or entry.version)
+            elif entry.state[1:2] not in ("n", "c"):
+                half = f"{name} is half installed ({entry.state})"
+    if half is not None:
+        return Unreadable(half)
+    return max(versions, key=host.version_key) if versions else ABSENT
+
+
+def _group(match: re.Match[str]) -> str:
+    # A version in a package's name begins with a digit, so that linux-image-amd64 (a meta package) is none.
+    return f"(?P<{match[1]}>[0-9][A-Za-z0-9.+~_-]*)" if match[1] == "version" else f"(?P<{match[1]}>[0-9]+)"
