@@ -64,7 +64,7 @@ class ClusterComponent(pulumi.ComponentResource):
 
 def _retain(arguments: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
     """Objects whose deletion would delete other people's objects stay when the stack lets go of them."""
-    if not isinstance(arguments.props, Mapping) or not manifests.render.retained(arguments.props):
+    if not isinstance(arguments.props, Mapping) or not manifests.retained(arguments.props):
         return None
     kept = pulumi.ResourceOptions.merge(arguments.opts, pulumi.ResourceOptions(retain_on_delete=True))
     return pulumi.ResourceTransformResult(props=arguments.props, opts=kept)

@@ -6,15 +6,12 @@ end them; without this they would go on changing machines that nobody is watchin
 
 from __future__ import annotations
 
-import logging
 import os
 import select
 import sys
 import threading
 
 __all__ = ["end_acts", "watch"]
-
-_log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 """Where the kernel has no pidfd (before 5.3): how often the parent's pid is looked at."""
@@ -50,7 +47,7 @@ def _wait(engine: int) -> None:
         poller = select.poll()
         poller.register(descriptor, select.POLLIN)
         poller.poll()
-    print(f"lockstep: the engine (pid {engine}) is gone; ending what it started", file=sys.stderr)
+    # Nothing is printed: our standard error is a pipe to the engine, and writing to it now fails.
     try:
         end_acts()
     finally:
