@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from bringup.transport.base import Patience
 from lockstep.base import limits
+from lockstep.base.names import ComponentName
 from pinsets import model
 
 __all__ = ["ABANDONED", "COMMANDS", "EARLIER_ALIVE", "NO_TIME", "Command", "packages", "script"]
@@ -63,7 +64,7 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 
-def packages(components: Mapping[str, model.Component]) -> tuple[str, ...]:
+def packages(components: Mapping[ComponentName, model.Component]) -> tuple[str, ...]:
     """Names and patterns of every package that carries a component, sorted; ``{version}`` in a name becomes ``*``."""
     names = set(_KERNELS)
     for component in components.values():
@@ -72,7 +73,7 @@ def packages(components: Mapping[str, model.Component]) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name in _KERNELS or _PACKAGE.fullmatch(name)))
 
 
-def script(components: Mapping[str, model.Component], patience: Patience | None = None) -> str:
+def script(components: Mapping[ComponentName, model.Component], patience: Patience | None = None) -> str:
     """The exact text that is fed to ``sh -s``; the same for every node of a sweep."""
     given = patience or Patience()
     scale = given.command_seconds / limits.COMMAND_SECONDS

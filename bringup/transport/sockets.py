@@ -57,10 +57,10 @@ def connect(address: str, port: int, clock: Clock) -> socket.socket:
         else:
             return sock
     if isinstance(last, ConnectionRefusedError):
-        raise Failed(FailureKind.REFUSED, f"nothing listens on {address} port {port}", "is sshd running there?")
+        raise Failed(FailureKind.REFUSED, f"nothing listens on port {port}", "is sshd running there?")
     if isinstance(last, TimeoutError):
-        raise Failed(FailureKind.NO_ROUTE, f"{address} port {port} did not answer in {clock.spent:.0f} s")
-    raise Failed(FailureKind.NO_ROUTE, f"{address} port {port}: {last.strerror if last else 'no address'}")
+        raise Failed(FailureKind.NO_ROUTE, f"port {port} did not answer in {clock.patience.connect_seconds:.0f} s")
+    raise Failed(FailureKind.NO_ROUTE, f"port {port}: {last.strerror if last else 'no address'}")
 
 
 def _resolve(address: str, port: int, clock: Clock) -> list[tuple[int, int, int, str, tuple[object, ...]]]:

@@ -140,7 +140,7 @@ class Ssh:
                 return
             problems.append("the server asks for more than a key")
             break
-        reason = f"{target.user}@{target.address}: no key was accepted ({tried} tried"
+        reason = f"no key of {target.user} was accepted ({tried} tried"
         reason += f"; {'; '.join(dict.fromkeys(problems))})" if problems else ")"
         raise Failed(FailureKind.AUTH, reason, "check the user, the identity file, and authorized_keys on the node")
 
