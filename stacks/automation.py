@@ -34,14 +34,21 @@ class Run:
     """The engine's reason when it failed."""
 
 
-def up(stack: str, where: settings.Settings, variables: Mapping[str, str], tell: Tell) -> Run:
-    """Bring the environment of ``stack`` into step. ``variables`` as `exports.variables` made them, words included."""
-    return _run(stack, where, variables, tell, lambda opened: opened.up(on_output=tell, color="auto"))
+def up(stack: str, where: settings.Settings, variables: Mapping[str, str], tell: Tell, fleet: str | None = None) -> Run:
+    """Bring the environment of ``stack`` into step.
+
+    ``variables`` as `exports.variables` made them, words included; ``fleet`` as in `ensure_stack`.
+    """
+    return _run(stack, where, variables, tell, fleet, lambda opened: opened.up(on_output=tell, on_error=tell))
 
 
-def preview(stack: str, where: settings.Settings, variables: Mapping[str, str], tell: Tell) -> Run:
-    """What `up` would do, from live facts; touches nothing and writes no state."""
-    return _run(stack, where, variables, tell, lambda opened: opened.preview(on_output=tell, color="auto", diff=True))
+def preview(
+    stack: str, where: settings.Settings, variables: Mapping[str, str], tell: Tell, fleet: str | None = None
+) -> Run:
+    """What `up` would do, from live facts; touches nothing and writes no state of the pools."""
+    return _run(
+        stack, where, variables, tell, fleet, lambda opened: opened.preview(on_output=tell, on_error=tell, diff=True)
+    )
 
 
 def ensure_stack(
@@ -67,13 +74,14 @@ def _run(
     where: settings.Settings,
     variables: Mapping[str, str],
     tell: Tell,
+    fleet: str | None,
     act: Callable[[automation.Stack], object],
 ) -> Run:
     for line in stack_locks.clear_dead(variables["PULUMI_BACKEND_URL"], stack):
         tell(line)
     with tempfile.TemporaryDirectory(prefix="lockstep-up-") as folder:
         report = Path(folder) / "results.jsonl"
-        opened = ensure_stack(stack, where, {**variables, results.VARIABLE: str(report)})
+        opened = ensure_stack(stack, where, {**variables, results.VARIABLE: str(report)}, fleet)
         failure = None
         try:
             act(opened)

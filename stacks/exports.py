@@ -14,7 +14,7 @@ from typing import Final
 
 from lockstep.base import errors, programs, settings
 
-__all__ = ["KUBERNETES_VERSION", "MARK", "Place", "shell", "variables"]
+__all__ = ["KUBERNETES_VERSION", "MARK", "Place", "cleaned", "shell", "variables"]
 
 KUBERNETES_VERSION: Final = "4.25.0"
 """Of the wheel and of the plugin: one version everywhere (pyproject.toml, tools/pulumi-kubernetes)."""
@@ -75,6 +75,12 @@ def variables(place: Place, where: settings.Settings, environ: Mapping[str, str]
     path = [str(checkout / ".venv" / "bin")]
     path += [part for part in environ.get("PATH", os.defpath).split(os.pathsep) if part not in path]
     return {**chosen, **_FIXED, "PATH": os.pathsep.join(path), MARK: shlex.join(marked)}
+
+
+def cleaned(environ: Mapping[str, str]) -> dict[str, str]:
+    """``environ`` without what an earlier `lockstep env` set: another environment's state is nobody's wish."""
+    own = _own(environ)
+    return {name: value for name, value in environ.items() if name in own or name not in (*_USERS, *_PASSPHRASES)}
 
 
 def _own(environ: Mapping[str, str]) -> dict[str, str]:

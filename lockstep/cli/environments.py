@@ -1,0 +1,93 @@
+"""From a FLEET argument to a stack and its environment, for `up` and `env` alike."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from inventory import load, model
+from lockstep.base import documents, issues, settings
+from stacks import exports, pools
+from stacks import settings as stack_settings
+
+__all__ = ["Environment", "resolve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One environment, resolved."""
+
+    stack: str
+    fleet: model.Fleet
+    config: str | None
+    """What the stack's config must say of its fleet; None where the stack's name says it."""
+    where: settings.Settings
+    """With the environment's own state folder."""
+    variables: dict[str, str]
+    """For the engine: `exports.variables`."""
+
+
+def resolve(fleet: str) -> Environment:
+    """The environment of a fleet's name or path, its files read and checked.
+
+    Raises `errors.InputError` with all that is wrong, and for a lab that is not running the remedy.
+    """
+    where = settings.load(exports.cleaned(os.environ))
+    checkout = where.need_checkout("up")
+    named = "/" not in fleet and not fleet.endswith((".yaml", ".yml"))
+    path = None if named else load.find(fleet, where)
+    stack = fleet if named else _stack_of(fleet, where)
+    wanted = _stack_file(checkout, stack)
+    place = _place(stack, wanted, where)
+    variables = exports.variables(place, where, os.environ)
+    where = settings.load({**os.environ, **variables, "LOCKSTEP_ROOT": str(checkout)})
+    source = str(path) if path is not None else _fleet_setting(wanted, stack, checkout)
+    found = load.fleet(source, where)
+    reference = pools.reference(found, checkout)
+    return Environment(stack, found, None if reference == stack else reference, where, variables)
+
+
+def _stack_of(fleet: str, where: settings.Settings) -> str:
+    return str(load.fleet(fleet, where).name)
+
+
+def _fleet_setting(wanted: dict[str, str], stack: str, checkout: Path) -> str:
+    setting = wanted.get("fleet", stack)
+    relative = ("/" in setting or setting.endswith((".yaml", ".yml"))) and not Path(setting).expanduser().is_absolute()
+    return str(checkout / setting) if relative else setting
+
+
+def _stack_file(checkout: Path, stack: str) -> dict[str, str]:
+    """Our settings in ``stacks/Pulumi.STACK.yaml``; empty when there is no file yet."""
+    path = checkout / "stacks" / f"Pulumi.{stack}.yaml"
+    if not path.is_file():
+        return {}
+    report = issues.Report()
+    document = documents.load(path, report)
+    report.raise_if_errors(f"stack {stack}")
+    config = document.data.get("config") if document and isinstance(document.data, dict) else None
+    entries = config if isinstance(config, dict) else {}
+    prefix = f"{stack_settings.NAMESPACE}:"
+    return {key.removeprefix(prefix): str(value) for key, value in entries.items() if key.startswith(prefix)}
+
+
+def _place(stack: str, wanted: dict[str, str], where: settings.Settings) -> exports.Place:
+    """The state folder and what else the environment exports; raises for a lab that is not running."""
+    if wanted.get("lab", "").lower() == "true":
+        # Late: only an environment that is a lab pays for the lab's modules.
+        from lab import labs
+
+        exported = dict(labs.environment(stack))
+        state = Path(exported.pop("LOCKSTEP_STATE"))
+        return exports.Place(state, exported, fixed=True)
+    extra = {}
+    if "kubeconfig" in wanted:
+        extra["KUBECONFIG"] = str(checkout_path(Path(wanted["kubeconfig"]), where))
+    return exports.Place(where.state, extra, fixed=False)
+
+
+def checkout_path(path: Path, where: settings.Settings) -> Path:
+    """``path`` with ``~`` expanded, relative ones against the checkout."""
+    expanded = path.expanduser()
+    return expanded if expanded.is_absolute() else where.need_checkout("up") / expanded
