@@ -55,10 +55,8 @@ def declared(stack: str, config: Mapping[str, str], environ: Mapping[str, str] |
             f"stack {stack} is a lab, and its environment is not loaded", hint=f'eval "$(lockstep env {stack})"'
         )
     fleet = load.fleet(fleet_of(wanted, where), where)
-    found = {
-        str(pool.name): pools.inputs(fleet, pool, locks.lock(pool.pinset, pool.os), where.checkout)
-        for pool in fleet.pools
-    }
+    known = locks.fleet_locks(fleet)
+    found = {str(pool.name): pools.inputs(fleet, pool, known[pool.name], where.checkout) for pool in fleet.pools}
     kubeconfig = resolve(wanted.kubeconfig, where) if wanted.kubeconfig is not None else None
     if kubeconfig is not None:
         need_cluster(kubeconfig, f"lockstep lab up {stack}" if wanted.lab else None)

@@ -127,6 +127,9 @@ def told(pool: model.Pool, result: engine.PoolResult) -> Acted:
     for node, entry in result.nodes.items():
         if entry.outcome in fine:
             continue
+        if entry.outcome is engine.Outcome.HELD:
+            skew.pop(str(node), None)
+            continue
         reason = "; ".join(entry.reasons) or str(entry.outcome)
         open_nodes[str(node)] = f"{entry.outcome}: {reason}"
         (failures if node in failed else warnings).append(f"{node}: {entry.outcome}: {reason}")

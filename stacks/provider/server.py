@@ -41,7 +41,7 @@ class Work:
         """The work of the plugin's process."""
         where = settings.load()
         known = fleets.Fleets(where)
-        read = sweeps.live(known)
+        read = sweeps.real(where)
         return cls(where, read, acts.bring(read, where), known)
 
 
@@ -182,7 +182,7 @@ class Provider(stubs.provider_grpc.ResourceProviderServicer):
 
         fleet = self._work.fleets.get(reference)
         pool = fleets.pool(fleet, name)
-        return pools.inputs(fleet, pool, load.lock(pool.pinset, pool.os), self._work.where.checkout)
+        return pools.inputs(fleet, pool, load.fleet_locks(fleet)[pool.name], self._work.where.checkout)
 
 
 def _outputs(inputs: struct_pb2.Struct, skew: pools.Skew) -> struct_pb2.Struct:

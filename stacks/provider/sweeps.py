@@ -8,14 +8,13 @@ on and shows it, and `up` then fails for the same reason.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from inventory import model
-from lockstep.base import errors
+from lockstep.base import errors, settings
 from lockstep.base.names import PoolName
 from pinsets import skew as skews
 from stacks import pools
@@ -24,19 +23,24 @@ from stacks.provider import fleets
 if TYPE_CHECKING:
     from bringup import reading
 
-__all__ = ["ADMISSION", "Read", "Say", "Sweeps", "live"]
+__all__ = ["ADMISSION", "Read", "Say", "Sweeps", "real"]
 
 MAX_AGE_SECONDS = 120.0
 """A reading older than this is not shared any more: a person may have thought for long before saying yes."""
 
+PROGRESS_SECONDS = 1.0
+"""Between two lines about a sweep."""
+
 ADMISSION = "admission"
 """Word in ``skew`` for a node of ours that is in step and not admitted yet: an earlier run stopped before that."""
+
+OUT_OF_SERVICE = (model.NodeState.REPAIR, model.NodeState.HELD)
 
 Say = Callable[[str], None]
 """Takes a line about the progress of a reading."""
 
 Read = Callable[[model.Fleet, Say], "reading.Reading"]
-"""Reads a fleet; the real one is `live`."""
+"""Reads a fleet; the real one is `real`."""
 
 
 @dataclass(slots=True)
@@ -77,10 +81,17 @@ class Sweeps:
 
 
 def of(pool: model.Pool, found: reading.Reading) -> pools.Skew:
-    """The skew of one pool out of a reading, nodes that still wait for admission included."""
+    """The skew of one pool out of a reading, nodes that still wait for admission included.
+
+    Without the nodes declared in repair or held: nothing will be done about them, and a change that no `up` can make
+    would hide those that it can. `lockstep audit` lists them apart.
+    """
     comparison = found.comparisons[PoolName(pool.name)]
     skew: pools.Skew = {str(node): dict(entry) for node, entry in skews.of(comparison).items()}
     for node in pool.nodes:
+        if node.state in OUT_OF_SERVICE:
+            skew.pop(str(node.name), None)
+            continue
         verdict = comparison.nodes.get(node.name)
         if verdict is None:
             skew[str(node.name)] = {"unreadable": "was not read"}
@@ -97,28 +108,23 @@ def _waits(node: model.Node, found: reading.Reading) -> bool:
     return facts is not None and facts.admission is None
 
 
-def live(where_from: fleets.Fleets) -> Read:
-    """The real reading, by LOCKSTEP_FACTS over SSH or from a stored snapshot."""
+def real(where: settings.Settings) -> Read:
+    """The real reading: over SSH, or from a stored snapshot when LOCKSTEP_FACTS says so."""
 
     def read(fleet: model.Fleet, say: Say) -> reading.Reading:
         # Late: what a preview from a stored snapshot does not need, it does not import.
         from bringup import reading as readings
-        from lockstep.base import journal
 
         last = time.monotonic()
 
         def progress(step: readings.Progress) -> None:
             nonlocal last
-            if time.monotonic() - last >= 1.0 or step.done == step.total:
+            if time.monotonic() - last >= PROGRESS_SECONDS or step.done == step.total:
                 last = time.monotonic()
                 say(f"read {step.done} of {step.total} nodes")
 
-        book = journal.open_if_there(where_from.where, str(fleet.name))
-        facts = os.environ.get("LOCKSTEP_FACTS") or None
-        try:
-            return readings.read_fleet(fleet, where_from.where, facts=facts, progress=progress, journal=book)
-        finally:
-            if book is not None:
-                book.close()
+        found = readings.read_fleet(fleet, where, progress=progress)
+        say(found.source)
+        return found
 
     return read
