@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
 
+from inventory import model
 from lockstep.base import errors, settings
 from stacks import pools, results
 from stacks.provider import acts, differences, fleets, guardian, narrator, structs, stubs, sweeps
@@ -35,6 +37,8 @@ class Work:
     read: sweeps.Read
     act: acts.Act
     fleets: fleets.Fleets
+    preflight: Callable[[model.Fleet, model.Pool], None]
+    """Raises what refuses the whole run."""
 
     @classmethod
     def real(cls) -> Work:
@@ -42,7 +46,7 @@ class Work:
         where = settings.load()
         known = fleets.Fleets(where)
         read = sweeps.real(where)
-        return cls(where, read, acts.bring(read, where), known)
+        return cls(where, read, acts.bring(read, where), known, lambda fleet, pool: acts.preflight(fleet, pool, where))
 
 
 class Provider(stubs.provider_grpc.ResourceProviderServicer):
@@ -141,7 +145,7 @@ class Provider(stubs.provider_grpc.ResourceProviderServicer):
 
     def _preflight(self, inputs: struct_pb2.Struct) -> None:
         fleet = self._work.fleets.get(structs.text(inputs, "fleet"))
-        acts.preflight(fleet, fleets.pool(fleet, structs.text(inputs, "pool")), self._work.where)
+        self._work.preflight(fleet, fleets.pool(fleet, structs.text(inputs, "pool")))
 
     async def _act(
         self, urn: str, inputs: struct_pb2.Struct, preview: bool, context: Any
