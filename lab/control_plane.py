@@ -22,7 +22,7 @@ from lab import control_plane_processes as processes
 from lab import control_plane_programs as plans
 from lockstep.base import errors, names
 
-__all__ = ["Endpoint", "ProgramStatus", "kubeconfig", "node_token", "start", "status", "stop"]
+__all__ = ["Endpoint", "ProgramStatus", "kubeconfig", "node_kubeconfig", "node_token", "start", "status", "stop"]
 
 READY_SECONDS = 120.0
 """For each program. The API server needs 3–5 s on two idle cores, a minute when a build runs beside it."""
@@ -65,6 +65,13 @@ def node_token(state: Path, node: str) -> SecretStr:
         return SecretStr(path.read_text().strip())
     except FileNotFoundError:
         raise errors.InputError(f"no token for node {node}", place=str(path), hint="run `lockstep lab up`") from None
+
+
+def node_kubeconfig(state: Path, node: str) -> str:
+    """Text of the kubeconfig that the kubelet of a lab node uses. Raises as `node_token`."""
+    plan = _read(state, state / "control-plane")
+    user = credentials.User(credentials.NODE_PREFIX + node, "system:nodes")
+    return credentials.kubeconfig(plan.server, plan.pki.authority, user, node_token(state, node))
 
 
 def start(
