@@ -1,0 +1,124 @@
+"""Tiers: which tests can run on this machine, and that those which must run did.
+
+A test marked `lab`, `cluster` or `engine` that cannot run here skips with its reason. With
+LOCKSTEP_REQUIRE_TIERS (CI: ``lab,cluster,engine``) such a skip is a failure, and so is a tier
+of which no test ran.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from lockstep.base import errors, programs
+
+CHECKOUT = Path(__file__).parents[1]
+CLUSTER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubectl")
+ENGINE = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """Root of the checkout under test."""
+    return CHECKOUT
+
+
+@pytest.fixture(scope="session")
+def samples() -> Path:
+    """Real samples, read in place; never copied into the repository."""
+    folder = os.environ.get("LOCKSTEP_SAMPLES")
+    if not folder:
+        pytest.skip("LOCKSTEP_SAMPLES names no folder of real samples")
+    if not Path(folder).is_dir():
+        pytest.fail(f"LOCKSTEP_SAMPLES={folder} is not a folder")
+    return Path(folder)
+
+
+def _lab() -> str | None:
+    """Why no lab node can run here; None when it can."""
+    if os.geteuid() != 0:
+        return "lab nodes need root"
+    if shutil.which("unshare") is None:
+        return "lab nodes need unshare (util-linux)"
+    flags = ["--mount", "--uts", "--ipc", "--pid", "--fork"]
+    done = subprocess.run(["unshare", *flags, "true"], capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else f"no namespaces here: {done.stderr.strip()}"
+
+
+def _built(names: tuple[str, ...]) -> str | None:
+    for name in names:
+        try:
+            programs.find(name)
+        except errors.LockstepError as error:
+            return f"{error.message}: {error.hint}"
+    return None
+
+
+@functools.cache
+def _obstacle(tier: str) -> str | None:
+    """Reason for which tests of ``tier`` cannot run here, looked up once."""
+    checks: dict[str, Callable[[], str | None]] = {
+        "lab": _lab,
+        "cluster": lambda: _built(CLUSTER),
+        "engine": lambda: _built(ENGINE),
+    }
+    return checks[tier]()
+
+
+TIERS = ("lab", "cluster", "engine")
+REQUIRED = tuple(name for name in os.environ.get("LOCKSTEP_REQUIRE_TIERS", "").split(",") if name)
+_ran: set[str] = set()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A typing error in the list of required tiers must not require nothing."""
+    if unknown := set(REQUIRED) - set(TIERS):
+        raise pytest.UsageError(f"LOCKSTEP_REQUIRE_TIERS: no tier is called {', '.join(sorted(unknown))}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Slow tests run only when asked for by `-m`."""
+    if config.option.markexpr:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip with the reason what cannot run here."""
+    for tier in TIERS:
+        if item.get_closest_marker(tier) and (reason := _obstacle(tier)):
+            pytest.skip(f"{tier}: {reason}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skip in a required tier is a failure."""
+    report = yield
+    tiers = [tier for tier in TIERS if item.get_closest_marker(tier)]
+    if call.when == "call" and not report.skipped:
+        _ran.update(tiers)
+    if report.skipped and not hasattr(report, "wasxfail") and set(tiers) & set(REQUIRED):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"{', '.join(tiers)} must run (LOCKSTEP_REQUIRE_TIERS) but: {reason}"
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A required tier of which nothing ran is a failure."""
+    if session.config.option.collectonly:
+        return
+    if absent := set(REQUIRED) - _ran:
+        print(f"\nno test of these required tiers ran: {', '.join(sorted(absent))}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

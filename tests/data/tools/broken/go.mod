@@ -1,0 +1,3 @@
+module lockstep.dev/tests/broken
+
+go 1.26

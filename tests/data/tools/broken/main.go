@@ -1,0 +1,4 @@
+// Does not compile.
+package main
+
+func main() { undefinedWord() }

@@ -1,0 +1,3 @@
+module lockstep.dev/tests/greeter
+
+go 1.26

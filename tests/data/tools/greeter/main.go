@@ -1,0 +1,4 @@
+// The smallest program.
+package main
+
+func main() {}

@@ -1,0 +1,6 @@
+// Imports what no registry serves.
+package main
+
+import "example.test/absent"
+
+func main() { absent.Do() }
