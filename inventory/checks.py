@@ -9,11 +9,12 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from inventory import model, unfolding
 from lockstep.base import documents, issues, names
 
-__all__ = ["CHECKS", "Context", "run"]
+__all__ = ["CHECKS", "Check", "Context"]
 
 _OS = re.compile(r"[a-z]+-[a-z0-9.]+-[a-z0-9]+")
 _APT_SCHEMES = ("https://", "http://127.", "http://localhost", "http://[::1]", "file:")
@@ -29,6 +30,8 @@ class Context:
     skus: dict[str, model.Sku]
     """The SKUs that could be read."""
     known_skus: tuple[str, ...]
+    checkout: Path | None = None
+    """Root of the checkout, None outside of one."""
 
     @property
     def path(self) -> str:
@@ -42,12 +45,6 @@ class Context:
     def node_line(self, placed: unfolding.Placed, *word: str) -> int | None:
         """Line of a node's entry, or of a word in it."""
         return self.line("pools", placed.pool_index, "nodes", placed.key, *word)
-
-
-def run(context: Context, report: issues.Report) -> None:
-    """All `CHECKS`."""
-    for check in CHECKS:
-        check(context, report)
 
 
 def fleet_name(context: Context, report: issues.Report) -> None:

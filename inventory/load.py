@@ -6,6 +6,7 @@ two prefixes of `PREFIXES`, which name folders of this machine and not of a file
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,30 +23,33 @@ a committed fleet file can so name keys that no checkout holds. No other variabl
 _HERE = Path(__file__).parent
 
 
-def fleet(name_or_path: str, where: settings.Settings | None = None) -> model.Fleet:
+def fleet(name_or_path: str, where: settings.Settings | None = None, more: Sequence[checks.Check] = ()) -> model.Fleet:
     """The fleet of that name in ``inventory/fleets/`` of the checkout, or in the file of that path.
 
+    ``more`` are checks from a layer above (`pinsets.checks`), run beside our own.
     Raises `errors.InputError` that carries every issue with file, line and hint.
     """
     report = issues.Report()
-    found = read(name_or_path, where, report)
+    found = read(name_or_path, where, report, more)
     report.raise_if_errors(f"fleet {name_or_path}")
     assert found is not None  # noqa: S101 - `read` gives None only with errors
     return found
 
 
-def read(name_or_path: str, where: settings.Settings | None, report: issues.Report) -> model.Fleet | None:
+def read(
+    name_or_path: str, where: settings.Settings | None, report: issues.Report, more: Sequence[checks.Check] = ()
+) -> model.Fleet | None:
     """As `fleet`, with issues (warnings too) going to ``report``; None when it got errors."""
     places = where or settings.load()
     path = find(name_or_path, places)
-    document = documents.load(path, report, shown=_shown(path))
-    return _build(document, path, places, report) if document else None
+    document = documents.load(path, report)
+    return _build(document, path, places, report, more) if document else None
 
 
 def parse(text: str, path: Path, where: settings.Settings, report: issues.Report) -> model.Fleet | None:
     """A fleet from YAML text that is not on disk (yet); ``path`` is where it would lie."""
-    document = documents.parse(text, _shown(path), report)
-    return _build(document, path, where, report) if document else None
+    document = documents.parse(text, documents.place(path), report)
+    return _build(document, path, where, report, ()) if document else None
 
 
 def find(name_or_path: str, where: settings.Settings) -> Path:
@@ -90,7 +94,7 @@ def sku(name: str, where: settings.Settings | None = None) -> model.Sku:
 def read_sku(name: str, where: settings.Settings | None, report: issues.Report) -> model.Sku | None:
     """The SKU of that name; None when there is none, or when its file has errors, which go to ``report``."""
     path = known_skus(where).get(name)
-    document = documents.load(path, report, shown=_shown(path)) if path else None
+    document = documents.load(path, report) if path else None
     found = document.model(model.SkuFile, report) if document else None
     if document is None or found is None:
         return None
@@ -105,7 +109,11 @@ def read_sku(name: str, where: settings.Settings | None, report: issues.Report) 
 
 
 def _build(
-    document: documents.Document, path: Path, where: settings.Settings, report: issues.Report
+    document: documents.Document,
+    path: Path,
+    where: settings.Settings,
+    report: issues.Report,
+    more: Sequence[checks.Check],
 ) -> model.Fleet | None:
     before = len(report.errors)
     file = document.partial(model.FleetFile, report)
@@ -116,7 +124,9 @@ def _build(
     for name in {pool.sku for pool in file.pools} - {documents.PLACEHOLDER}:
         if (found := read_sku(name, where, report)) is not None:
             skus[name] = found
-    checks.run(checks.Context(file, document, placed, skus, tuple(sorted(known_skus(where)))), report)
+    context = checks.Context(file, document, placed, skus, tuple(sorted(known_skus(where))), where.checkout)
+    for check in (*checks.CHECKS, *more):
+        check(context, report)
     if len(report.errors) > before:
         return None
     pools = tuple(
@@ -168,11 +178,3 @@ def _absolute(path: Path, folder: Path, where: settings.Settings) -> Path:
         if text.startswith(prefix):
             return base / text.removeprefix(prefix)
     return (folder / path.expanduser()).absolute()
-
-
-def _shown(path: Path) -> str:
-    """The path for messages: relative to the current folder when it is below."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from lockstep.base import issues
 
-__all__ = ["PLACEHOLDER", "Document", "Model", "did_you_mean", "load", "parse"]
+__all__ = ["PLACEHOLDER", "Document", "Model", "did_you_mean", "load", "parse", "place"]
 
 Loc = tuple[str | int, ...]
 
@@ -120,8 +120,8 @@ def parse(text: str, path: str, report: issues.Report) -> Document | None:
 
 
 def load(path: Path, report: issues.Report, *, shown: str | None = None) -> Document | None:
-    """Read and `parse` a file; ``shown`` is the path for messages (None: as given)."""
-    name = shown or str(path)
+    """Read and `parse` a file; ``shown`` is the path for messages (None: as `place` gives it)."""
+    name = shown or place(path)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -203,6 +203,14 @@ def _mend(data: Any, loc: Sequence[str | int], *, missing: bool) -> None:
             data.pop(last, None)
     elif isinstance(data, list) and isinstance(last, int) and last < len(data) and not missing:
         data[last] = PLACEHOLDER if isinstance(data[last], (int, float, str)) else {}
+
+
+def place(path: Path) -> str:
+    """A path for messages: relative to the current folder when it lies below it."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str | None:

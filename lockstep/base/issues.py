@@ -57,6 +57,10 @@ class Report:
         """Take over another report's issues."""
         self.issues.extend(other.issues)
 
+    def ordered(self) -> list[Issue]:
+        """All issues in file and line order."""
+        return sorted(self.issues, key=lambda issue: (issue.path, issue.line or 0))
+
     @property
     def errors(self) -> list[Issue]:
         """The issues that stop the verb."""
@@ -74,6 +78,6 @@ class Report:
         """
         if not self.errors:
             return
-        ordered = Report(sorted(self.issues, key=lambda issue: (issue.path, issue.line or 0)))
+        ordered = Report(self.ordered())
         count = len(self.errors)
         raise errors.InputError(f"{what}: {count} error{'s' if count > 1 else ''}; nothing was touched", report=ordered)

@@ -1,0 +1,232 @@
+"""`lockstep pin`: pinsets and locks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import rich.console
+import rich.table
+import typer
+from rich.text import Text
+
+from lockstep.base import errors, issues, settings
+from lockstep.cli import options
+
+if TYPE_CHECKING:
+    from pinsets.load import Catalogue
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Pinsets and locks.", rich_markup_mode=None)
+
+NameArgument = Annotated[str, typer.Argument(metavar="PINSET", help="A name in pinsets/catalog/.")]
+FormatOption = Annotated[str, typer.Option("--format", help="table or json.", metavar="FORMAT")]
+
+
+def _catalogue() -> Catalogue:
+    from pinsets import load
+
+    return load.default_catalogue(settings.load().checkout)
+
+
+def _console() -> rich.console.Console:
+    return rich.console.Console(highlight=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_pinsets(output: FormatOption = "table") -> None:
+    """Every pinset of the catalogue, with its SKUs and locks.
+
+    \b
+    Example:
+      lockstep pin list
+    """
+    from pinsets import load
+
+    options.one_of(output, "table", "json")
+    catalogue = _catalogue()
+    rows = []
+    for name in catalogue.names:
+        found = load.pinset(name, catalogue)
+        oses = sorted(path.stem.rpartition("@")[2] for path in catalogue.locks.glob(f"{name}@*.json"))
+        rows.append({"pinset": name, "sku": list(found.sku), "locks": oses, "supported": found.supported})
+    if output == "json":
+        print(json.dumps(rows, indent=2))
+        return
+    table = rich.table.Table("pinset", "SKU", "locked for", "supported", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(str(row["pinset"]), ", ".join(row["sku"]), ", ".join(row["locks"]) or "–", str(row["supported"]))
+    _console().print(table)
+
+
+@app.command()
+def show(name: NameArgument, output: FormatOption = "table") -> None:
+    """The pins of one pinset, what it inherits included.
+
+    \b
+    Example:
+      lockstep pin show 2026-09-lab-gb200
+    """
+    from pinsets import load, wishes
+
+    options.one_of(output, "table", "json")
+    found = load.resolved(name, _catalogue())
+    pins = wishes.pins(found.pinset)
+    if output == "json":
+        print(json.dumps({"pinset": name, "pins": [pin.model_dump(mode="json") for pin in pins]}, indent=2))
+        return
+    table = rich.table.Table("component", "version", "layers", "scope", "enforce", "from", box=None, pad_edge=False)
+    for pin in pins:
+        version = " or ".join((pin.version, *pin.accept))
+        layers = ", ".join(layer.value for layer in pin.layers)
+        component = f"{pin.component}[{pin.instance}]" if pin.instance else pin.component
+        cells = (component, version, layers, pin.scope.value, pin.enforce.value, str(found.origins[pin.component]))
+        table.add_row(*(Text(cell) for cell in cells))
+    console = _console()
+    console.print(f"pinset {' ← '.join(found.chain)}, for SKU {', '.join(found.pinset.sku)}", markup=False)
+    console.print(table)
+
+
+@app.command()
+def query(
+    name: NameArgument,
+    component: Annotated[str, typer.Argument(metavar="COMPONENT", help="Such as driver or firmware.gpu.")],
+) -> None:
+    """What one component is pinned to, and which file and line say so.
+
+    \b
+    Example:
+      lockstep pin query 2026-10-lab-gb200 driver
+    """
+    from lockstep.base import documents
+    from pinsets import load, wishes
+
+    found = load.resolved(name, _catalogue())
+    pin = next((pin for pin in wishes.pins(found.pinset) if pin.component == component), None)
+    if pin is None:
+        known = sorted(found.pinset.pins)
+        raise errors.InputError(
+            f"pinset {name} does not pin `{component}`", hint=documents.did_you_mean(component, known)
+        )
+    written = found.pinset.pins[component]
+    console = _console()
+    console.print(f"{component} {' or '.join((pin.version, *pin.accept))}", markup=False)
+    console.print(f"  from {found.origins[component]}", markup=False)
+    console.print(f"  layers {', '.join(layer.value for layer in pin.layers)}; scope {pin.scope.value}", markup=False)
+    if written.why:
+        console.print(f"  why: {written.why}", markup=False)
+    if written.source:
+        console.print(f"  source: {written.source}", markup=False)
+
+
+@app.command(no_args_is_help=False)
+def lint(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[PINSET]…", help="None: the whole catalogue.")] = None,
+) -> None:
+    """Check pinsets: unknown components, ranges in place of versions, accepted values without a source.
+
+    \b
+    Example:
+      lockstep pin lint
+    """
+    from pinsets import load
+
+    catalogue = _catalogue()
+    report = issues.Report()
+    chosen = names or list(catalogue.names)
+    for name in chosen:
+        load.read_pinset(name, catalogue, report)
+    report.raise_if_errors("pinsets")
+    console = _console()
+    for issue in report.ordered():
+        console.print(issue.text(), markup=False)
+    console.print(f"{len(chosen)} pinsets: nothing wrong", markup=False)
+
+
+@app.command()
+def diff(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A name in pinsets/catalog/.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="A name in pinsets/catalog/.")],
+) -> None:
+    """What changes between two pinsets. Exit 0 when nothing does, 1 otherwise.
+
+    \b
+    Example:
+      lockstep pin diff 2026-09-lab-gb200 2026-10-lab-gb200
+    """
+    from pinsets import load, wishes
+
+    catalogue = _catalogue()
+    before = {pin.component: pin for pin in wishes.pins(load.pinset(old, catalogue))}
+    after = {pin.component: pin for pin in wishes.pins(load.pinset(new, catalogue))}
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    table = rich.table.Table("component", old, new, box=None, pad_edge=False)
+    for name in changed:
+        sides = (before.get(name), after.get(name))
+        texts = ["–" if pin is None else " or ".join((pin.version, *pin.accept)) for pin in sides]
+        if texts[0] == texts[1]:
+            texts = [f"{text} ({_rest(pin)})" for text, pin in zip(texts, sides, strict=True)]
+        table.add_row(Text(name), *(Text(text) for text in texts))
+    console = _console()
+    if changed:
+        console.print(table)
+        raise typer.Exit(int(errors.ExitCode.DRIFT))
+    console.print("no pin differs", markup=False)
+
+
+def _rest(pin: object) -> str:
+    from pinsets.model import LockedPin
+
+    if not isinstance(pin, LockedPin):
+        return ""
+    layers = "+".join(layer.value for layer in pin.layers)
+    return f"{layers}, scope {pin.scope.value}, enforce {pin.enforce.value}"
+
+
+@app.command()
+def lock(
+    fleet: options.FleetArgument,
+    repository: Annotated[
+        list[str] | None,
+        typer.Option("--repository", help="Folder or URL to read in place of the fleet's; may be repeated."),
+    ] = None,
+    pinset: Annotated[
+        list[str] | None, typer.Option("--pinset", help="Lock these, in place of those that the pools name.")
+    ] = None,
+    os_name: Annotated[
+        str | None, typer.Option("--os", help="For --pinset: this OS, in place of those of fitting pools.")
+    ] = None,
+) -> None:
+    """Resolve pinsets to exact package files, and write pinsets/locks/PINSET@OS.json.
+
+    Reads the index of the fleet's repositories, its signature checked with the key that the fleet file names.
+
+    \b
+    Example:
+      lockstep pin lock lab
+      lockstep pin lock lab --pinset 2026-10-lab-gb200
+    """
+    from inventory import load as fleets
+    from pinsets import lock_jobs
+
+    places = settings.load()
+    catalogue = _catalogue()
+    found = fleets.fleet(fleet, places)
+    targets = lock_jobs.targets(found, catalogue, pinset or (), os_name)
+    sources = lock_jobs.sources(found, repository or ())
+    console = _console()
+    for made in lock_jobs.run(targets, sources, catalogue):
+        word = "written" if made.written else "unchanged"
+        console.print(
+            f"{made.path.name}: {word}; {len(made.lock.packages)} packages, full {made.lock.full[:16]}, "
+            f"job {made.lock.job[:16]}",
+            markup=False,
+        )
+        _external(console, made.lock.external)
+
+
+def _external(console: rich.console.Console, external: Sequence[str]) -> None:
+    if external:
+        console.print(f"  left to the OS image: {', '.join(external)}", markup=False)
