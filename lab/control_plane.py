@@ -95,6 +95,9 @@ def start(
     with files.locked(folder / "lock", "the control plane"):
         plan = _prepare(state, folder, nodes, owner, durable)
         programs = plans.plan(plan)
+        for program in programs:  # before anything is touched
+            if program.port is not None and not processes.lives(processes.read(_record_path(folder, program.name))):
+                ports.ensure_free(program.name, program.port)
         started: list[processes.Record] = []
         try:
             for program in programs:
@@ -192,8 +195,6 @@ def _start(plan: plans.Plan, program: plans.Program, progress: Progress, started
         processes.end(record)
     else:
         progress(f"starting {program.name}")
-    if program.port is not None:
-        ports.ensure_free(program.name, program.port)
     # Proxies and ~/.kwok of whoever calls have no place here: everything these programs reach is on loopback.
     environ = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder)}
     log = _log_path(folder, program.name)
