@@ -49,7 +49,8 @@ def build(
     if absent:
         minutes = max(1, round(programs.estimate_seconds(absent) / 60))
         console.print(
-            f"{len(absent)} to build: {', '.join(absent)}. About {minutes} min on 2 cores when nothing is cached."
+            f"{len(absent)} to build: {', '.join(absent)}. About {minutes} min on 2 cores when nothing is cached.",
+            soft_wrap=True,
         )
     with _Display(console, silent=quiet and not absent) as display:
         programs.build(chosen, display.show)
@@ -132,6 +133,8 @@ def _line(now: programs.Progress) -> str:
     """For example ``[3/6] kubernetes  4:12  compiling 812 of at most 1,480 packages: k8s.io/api/core/v1``."""
     head = f"[{now.number}/{now.of}] {now.module}"
     clock = f"{int(now.seconds) // 60}:{int(now.seconds) % 60:02d}"
+    if now.stage is programs.Stage.COMPILING and not now.packages:
+        return f"{head}  {clock}  taking what is compiled already of {now.of_packages:,} packages, then linking"
     if now.stage is programs.Stage.COMPILING:
         return f"{head}  {clock}  compiling {now.packages:,} of at most {now.of_packages:,} packages: {now.text}"
     if now.stage is programs.Stage.LINKING:
