@@ -19,6 +19,9 @@ __all__ = ["clear_dead", "folder"]
 
 PROJECT = "lockstep"
 
+DEAD = ("Z", "X")
+"""States of a process that has ended and was not waited for yet."""
+
 
 def folder(backend: str, stack: str) -> Path | None:
     """Where the locks of ``stack`` lie; None for a backend that is not a local folder."""
@@ -51,10 +54,13 @@ def _is_engine(pid: int, taken: str) -> bool:
     """Whether the process that took the lock lives: the pid is alive, is a pulumi, and began before the lock."""
     try:
         words = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
-        began = _began(pid)
+        state, began = _state(pid)
     except OSError:
         return False
-    if not any(Path(os.fsdecode(word)).name == "pulumi" for word in words[:4]):
+    if state in DEAD:
+        return False
+    # No words at all: it is just being started, and whether it is an engine cannot be told yet.
+    if any(words) and not any(Path(os.fsdecode(word)).name == "pulumi" for word in words[:4]):
         return False
     try:
         when = datetime.fromisoformat(taken).timestamp()
@@ -63,8 +69,8 @@ def _is_engine(pid: int, taken: str) -> bool:
     return began <= when + 1.0
 
 
-def _began(pid: int) -> float:
-    """Unix time at which a process began, in seconds (proc(5): field 22 counts ticks since boot)."""
+def _state(pid: int) -> tuple[str, float]:
+    """State letter and Unix time of the beginning of a process (proc(5), stat: fields 3 and 22, in ticks since boot)."""
     fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
     uptime = float(Path("/proc/uptime").read_text().split()[0])
-    return time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return fields[0], time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK")
