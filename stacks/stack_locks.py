@@ -70,7 +70,7 @@ def _is_engine(pid: int, taken: str) -> bool:
 
 
 def _state(pid: int) -> tuple[str, float]:
-    """State letter and Unix time of the beginning of a process (proc(5), stat: fields 3 and 22, in ticks since boot)."""
+    """State letter, and Unix time at which a process began (proc(5), stat: field 22 is in ticks since boot)."""
     fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     return fields[0], time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK")
