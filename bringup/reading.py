@@ -6,6 +6,7 @@ Importing it is cheap; paramiko and the journal's database come in when a readin
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from bringup import targets as target_builder
 from bringup.sweep import Progress
 from bringup.transport.base import Failure, Patience, Target, Transport
 from inventory.model import Fleet, Pool
-from lockstep.base import documents, errors
+from lockstep.base import errors
 from lockstep.base.names import NodeName, PoolName
 from lockstep.base.settings import Settings
 from pinsets import causes, compare, components, load
@@ -134,7 +135,7 @@ def read_hosts(
     Raises `errors.InputError` when ``like`` is not among them or gave no answer.
     """
     if like is not None and like not in names:
-        raise errors.InputError(f"--like {like} is not among the hosts", hint=documents.did_you_mean(like, names))
+        raise errors.InputError(f"--like {like} is not among the hosts")
     requests = [sweep.Request(target) for target in target_builder.for_hosts(names).values()]
     swept = sweep.read(
         requests, transport or _ssh(), components.load(), progress=progress, patience=patience or Patience()
@@ -170,8 +171,9 @@ def select(
     ):
         for name in given or ():
             if name not in known:
-                close = documents.did_you_mean(name, known)
-                problems.append(f"fleet {fleet.name} has no {word} `{name}`" + (f" ({close})" if close else ""))
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f" (did you mean `{close[0]}`?)" if close else ""
+                problems.append(f"fleet {fleet.name} has no {word} `{name}`{hint}")
     if problems:
         raise errors.InputError("; ".join(problems))
     chosen = []

@@ -285,6 +285,8 @@ def _feed(transport: paramiko.Transport, script: str, clock: Clock) -> Outcome |
         return Failure(FailureKind.HUNG, f"logged in, but the script gave nothing in {clock.spent:.0f} s", clock.spent)
     channel.status_event.wait(min(clock.left(), 1.0))
     status = channel.exit_status if channel.status_event.is_set() and channel.exit_status >= 0 else None
+    if status is None and not out:
+        return Failure(FailureKind.CLOSED, "logged in, but the connection ended without any output", clock.spent)
     return Outcome(bytes(out), bytes(err), status, clock.spent)
 
 
@@ -336,7 +338,8 @@ def _load_key(identity: Identity) -> paramiko.PKey | str:
     shown = identity.path or "the identity"
     try:
         key = _parse_key(identity)
-    except PasswordRequiredException:
+    except (PasswordRequiredException, TypeError):
+        # cryptography says by a TypeError that a password is missing.
         return f"{shown} is encrypted: load it into an agent"
     except (SSHException, ValueError, OSError, paramiko.pkey.UnknownKeyType) as error:
         return f"{shown}: {_text(error)}"

@@ -1,0 +1,192 @@
+"""The real script in dash, bash and busybox: what it reads, what it abandons, what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bringup import probe
+from bringup.parsers import records
+from bringup.transport.base import Patience
+from pinsets import components
+
+SHELLS = {"dash": ["dash"], "bash": ["bash"], "posix-bash": ["bash", "--posix"], "busybox": ["busybox", "ash"]}
+SHM = Path("/dev/shm")
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    words = SHELLS[request.param]
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} is not installed")
+    return words
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Iterator[Path]:
+    """A folder for stand-in programs; whatever they leave running is ended."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    yield folder
+    for pid_file in tmp_path.glob("*.running"):
+        try:
+            os.kill(int(pid_file.read_text()), signal.SIGKILL)
+        except (ProcessLookupError, ValueError):
+            continue
+
+
+def _program(tools: Path, name: str, text: str) -> None:
+    path = tools / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def _run(shell: list[str], tools: Path, patience: Patience | None = None) -> records.Answer:
+    script = probe.script(components.load(), patience or Patience())
+    environ = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tools)}
+    done = subprocess.run([*shell, "-s"], input=script.encode(), capture_output=True, env=environ, timeout=60)
+    return records.read(done.stdout)
+
+
+def _folders() -> set[Path]:
+    return set(SHM.glob("lockstep-probe.*"))
+
+
+def test_every_command_answers_in_order_and_nothing_is_left(shell: list[str], tools: Path) -> None:
+    before = _folders()
+    _program(tools, "nvidia-smi", "echo '<nvidia_smi_log/>'; echo complaint >&2; exit 7")
+    answer = _run(shell, tools)
+    assert answer.complete
+    assert list(answer.records) == [command.id for command in probe.COMMANDS]
+    smi = answer.records["smi"]
+    assert (smi.rc, smi.out, smi.err) == (7, b"<nvidia_smi_log/>\n", b"complaint\n")
+    assert answer.records["kernel"].text.splitlines()[0] == os.uname().release
+    assert "/proc/sys/kernel/random/boot_id" in answer.records["host"].text
+    assert _folders() == before
+
+
+def test_a_large_output_arrives_whole_and_a_flood_is_cut(shell: list[str], tools: Path) -> None:
+    _program(
+        tools,
+        "nvidia-smi",
+        "i=0; while [ $i -lt 2000 ]; do echo 0123456789012345678901234567890123456789; i=$((i+1)); done",
+    )
+    _program(tools, "nvidia-ctk", "exec cat /dev/zero")
+    answer = _run(shell, tools)
+    assert len(answer.records["smi"].out) == 2000 * 41
+    assert "cut at" in str(answer.records["toolkit"].unreadable)
+
+
+def test_a_command_that_ignores_term_and_holds_its_pipe_is_abandoned(
+    shell: list[str], tools: Path, tmp_path: Path
+) -> None:
+    _program(tools, "nvidia-ctk", f"trap '' TERM; echo $$ >{tmp_path}/ctk.running; while :; do sleep 1; done")
+    started = time.monotonic()
+    answer = _run(shell, tools, Patience(command_seconds=1, script_seconds=10))
+    assert answer.complete
+    assert answer.records["toolkit"].rc == probe.ABANDONED
+    assert "no answer" in str(answer.records["toolkit"].unreadable)
+    assert answer.records["smi"].rc == 127
+    assert time.monotonic() - started < 9
+
+
+def test_what_the_time_does_not_allow_is_said_and_not_started(shell: list[str], tools: Path, tmp_path: Path) -> None:
+    _program(tools, "nvidia-ctk", "sleep 30")
+    _program(tools, "nvidia-smi", f"touch {tmp_path}/was-started")
+    answer = _run(shell, tools, Patience(command_seconds=30, script_seconds=1))
+    assert answer.complete
+    assert answer.records["smi"].rc == probe.NO_TIME
+    assert not (tmp_path / "was-started").exists()
+
+
+def test_a_leftover_of_an_earlier_reading_keeps_nvidia_smi_from_being_started(tools: Path, tmp_path: Path) -> None:
+    _program(tools, "nvidia-smi", f"touch {tmp_path}/was-started")
+    stuck = subprocess.Popen(["sleep", "60"])
+    folder = SHM / "lockstep-probe.1.test0001"
+    folder.mkdir(mode=0o700)
+    try:
+        start = Path(f"/proc/{stuck.pid}/stat").read_text().rpartition(") ")[2].split()[19]
+        (folder / f"{stuck.pid}.pid").write_text(f"nvml {stuck.pid} {start} nvidia-smi\n")
+        (folder / "shell").write_text("1 1\n")
+        answer = _run(["dash"], tools)
+        smi = answer.records["smi"]
+        assert smi.rc == probe.EARLIER_ALIVE
+        assert f"nvidia-smi of an earlier reading still runs (pid {stuck.pid})" in str(smi.unreadable)
+        assert answer.records["toolkit"].rc == 127
+        assert not (tmp_path / "was-started").exists()
+        assert folder.is_dir()
+    finally:
+        stuck.kill()
+        stuck.wait()
+    # The child is gone: the next reading clears the folder and asks again.
+    answer = _run(["dash"], tools)
+    assert answer.records["smi"].rc == 0
+    assert not folder.exists()
+
+
+def test_a_process_number_that_was_given_out_again_is_no_leftover(tools: Path) -> None:
+    folder = SHM / "lockstep-probe.1.test0002"
+    folder.mkdir(mode=0o700)
+    (folder / f"{os.getpid()}.pid").write_text(f"nvml {os.getpid()} 12345 nvidia-smi\n")
+    (folder / "shell").write_text("1 1\n")
+    _program(tools, "nvidia-smi", "echo here")
+    assert _run(["dash"], tools).records["smi"].rc == 0
+    assert not folder.exists()
+
+
+def test_two_readings_at_once_do_not_refuse_each_other(tools: Path) -> None:
+    _program(tools, "nvidia-smi", "sleep 1; echo here")
+    script = probe.script(components.load()).encode()
+    environ = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    both = [
+        subprocess.Popen(["dash", "-s"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ) for _ in range(2)
+    ]
+    for one in both:
+        assert one.stdin is not None
+        one.stdin.write(script)
+        one.stdin.close()
+    for one in both:
+        assert one.stdout is not None
+        answer = records.read(one.stdout.read())
+        one.wait()
+        assert answer.records["smi"].out == b"here\n"
+
+
+def test_a_script_that_was_cut_does_nothing(shell: list[str], tools: Path, tmp_path: Path) -> None:
+    _program(tools, "mktemp", f"touch {tmp_path}/was-started")
+    script = probe.script(components.load())
+    environ = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    for part in (0.3, 0.7, 0.95):
+        subprocess.run(
+            [*shell, "-s"], input=script[: int(len(script) * part)].encode(), capture_output=True, env=environ
+        )
+    assert not (tmp_path / "was-started").exists()
+
+
+def test_the_output_is_json_lines_and_ends_with_the_count(tools: Path) -> None:
+    done = subprocess.run(["dash", "-s"], input=probe.script({}).encode(), capture_output=True, timeout=60)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[-1] == {"done": len(probe.COMMANDS)}
+    assert {frozenset(line) for line in lines[:-1]} == {frozenset({"id", "rc", "ms", "out", "err"})}
+
+
+def test_every_carrier_of_the_registry_is_asked_for() -> None:
+    names = probe.packages(components.load())
+    assert {"nvidia-driver-cuda", "libnccl2", "cuda-toolkit-*-*", "kubelet"} <= set(names)
+    assert all("{" not in name and "'" not in name for name in names)
+
+
+def test_the_script_passes_shellcheck() -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    text = "#!/bin/sh\n" + probe.script(components.load())
+    done = subprocess.run(["shellcheck", "-s", "sh", "-"], input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
