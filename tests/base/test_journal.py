@@ -87,8 +87,8 @@ def test_what_was_written_is_read_back_as_values(book: journal.Journal) -> None:
     book.unfence("gpu-001")
     assert book.fences() == {}
     assert book.findings_seen("p") is None
-    book.see_findings("p", {"pin.driver": ["gpu-001"]})
-    assert book.findings_seen("p") == {"pin.driver": ["gpu-001"]}
+    book.see_findings("p", {"gpu-001 driver@running=580.126.20"})
+    assert book.findings_seen("p") == {"gpu-001 driver@running=580.126.20"}
 
 
 def test_a_stage_that_never_ended_is_told_from_one_that_did(book: journal.Journal) -> None:

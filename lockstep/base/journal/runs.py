@@ -86,8 +86,20 @@ class Runs:
 
     def interrupted(self) -> dict[str, values.Attempt]:
         """Node → its newest stage record, where that one never ended: the run was killed in it, or is still in it."""
-        newest = {attempt.node: attempt for attempt in self.attempts()}
-        return {node: attempt for node, attempt in newest.items() if attempt.ended is None}
+        newest = sqlalchemy.select(sqlalchemy.func.max(_T.c.id)).where(_T.c.fleet == self._fleet).group_by(_T.c.node)
+        query = sqlalchemy.select(_T).where(_T.c.id.in_(newest), _T.c.ended.is_(None))
+        with self._database.read() as database:
+            return {row.node: _attempt(row) for row in database.execute(query)}
+
+    def done(self, stage: str) -> frozenset[tuple[str, str, str]]:
+        """(node, serial, lock) of every machine that passed a stage on a lock."""
+        query = (
+            sqlalchemy.select(_T.c.node, _T.c.serial, _T.c.lock)
+            .where(_T.c.fleet == self._fleet, _T.c.stage == stage, _T.c.outcome == str(values.AttemptOutcome.DONE))
+            .distinct()
+        )
+        with self._database.read() as database:
+            return frozenset((row.node, row.serial, row.lock) for row in database.execute(query))
 
     def begin_replacement(self, node: str, slot: str, generation: int) -> values.Replacement:
         """The replacement of that slot that never ended, else a new one for the machine of ``generation``."""

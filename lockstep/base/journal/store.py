@@ -186,15 +186,14 @@ class Journal:
 
     # Findings
 
-    def findings_seen(self, pool: str) -> dict[str, list[str]] | None:
-        """Finding → nodes, as of the last reading that was acted on; None for a pool never read."""
+    def findings_seen(self, pool: str) -> frozenset[str] | None:
+        """Deviations as `pinsets.causes.seen` writes them, of the last reading that was acted on; None: never read."""
         row = self._one(tables.findings_seen, pool=pool)
-        return json.loads(row.seen) if row is not None else None
+        return frozenset(json.loads(row.seen)) if row is not None else None
 
-    def see_findings(self, pool: str, seen: Mapping[str, Sequence[str]]) -> None:
+    def see_findings(self, pool: str, seen: Collection[str]) -> None:
         """Remember them: what is remembered is not new, so it is no common cause next time."""
-        text = json.dumps({key: list(nodes) for key, nodes in seen.items()})
-        self._replace(tables.findings_seen, {"pool": pool}, seen=text, at=time.time())
+        self._replace(tables.findings_seen, {"pool": pool}, seen=json.dumps(sorted(seen)), at=time.time())
 
     # Rows
 

@@ -141,7 +141,7 @@ findings_seen = Table(
     metadata,
     _name("fleet", key=True),
     _name("pool", key=True),
-    Column("seen", Text, nullable=False),  # JSON object: finding → nodes
+    Column("seen", Text, nullable=False),  # JSON list
     Column("at", Float, nullable=False),
 )
 

@@ -1,0 +1,97 @@
+"""Waiting for machines to come back: a boot is proved by another boot id, and by nothing else."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from bringup.transport.base import Outcome, Patience, Target, Transport
+from lockstep.base import limits
+from lockstep.base.names import NodeName
+
+__all__ = ["wait_for_answer", "wait_for_boot"]
+
+SCRIPT: Final = "cat /proc/sys/kernel/random/boot_id\n"
+POLL_SECONDS: Final = 1.0
+TRY_SECONDS: Final = 10.0
+"""One look at one node; a machine that is going down may accept a connection and fall silent."""
+
+IsOff = Callable[[NodeName], bool]
+"""Whether the machine is known to be powered off; False where nothing can tell."""
+
+
+def wait_for_boot(
+    targets: Mapping[NodeName, Target],
+    before: Mapping[NodeName, str | None],
+    transport: Transport,
+    *,
+    seconds: float = limits.REBOOT_SECONDS,
+    is_off: IsOff = lambda _: False,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> dict[NodeName, str]:
+    """Wait until every node answers with a boot id other than ``before``; node → why it did not.
+
+    Empty when all came back. A node whose old boot id is not known cannot prove
+    anything and is a failure at once. One that is powered off is not waited for.
+    """
+    failed = {node: "its boot id was not known before the reboot" for node in targets if not before.get(node)}
+    waiting = {node: target for node, target in targets.items() if node not in failed}
+    deadline = time.monotonic() + seconds
+    while waiting:
+        seen = _look(waiting, transport)
+        waiting = {node: target for node, target in waiting.items() if not _is_new(seen.get(node), before[node])}
+        progress(len(targets) - len(waiting) - len(failed), len(targets))
+        if not waiting:
+            break
+        late = time.monotonic() >= deadline
+        for node in list(waiting):
+            if late:
+                kept = "still runs the boot from before" if seen.get(node) == before[node] else "does not answer"
+                failed[node] = f"{kept}, {seconds:.0f} s after the reboot"
+            elif seen.get(node) is None and is_off(node):
+                failed[node] = "is powered off"
+        waiting = {node: target for node, target in waiting.items() if node not in failed}
+        if waiting:
+            time.sleep(POLL_SECONDS)
+    return failed
+
+
+def wait_for_answer(
+    targets: Mapping[NodeName, Target],
+    transport: Transport,
+    *,
+    seconds: float,
+    is_off: IsOff = lambda _: False,
+) -> dict[NodeName, str]:
+    """Wait until every node answers; node → its boot id, without those that did not in time."""
+    found: dict[NodeName, str] = {}
+    waiting = dict(targets)
+    deadline = time.monotonic() + seconds
+    while waiting:
+        for node, boot_id in _look(waiting, transport).items():
+            if boot_id is not None:
+                found[node] = boot_id
+        waiting = {node: target for node, target in waiting.items() if node not in found and not is_off(node)}
+        if not waiting or time.monotonic() >= deadline:
+            break
+        time.sleep(POLL_SECONDS)
+    return found
+
+
+def _is_new(seen: str | None, before: str | None) -> bool:
+    return seen is not None and seen != before
+
+
+def _look(targets: Mapping[NodeName, Target], transport: Transport) -> dict[NodeName, str | None]:
+    patience = Patience.within(TRY_SECONDS)
+
+    def one(target: Target) -> str | None:
+        answer = transport.run(target, SCRIPT, patience)
+        if not isinstance(answer, Outcome) or answer.status != 0:
+            return None
+        return answer.stdout.decode("ascii", "replace").strip() or None
+
+    with concurrent.futures.ThreadPoolExecutor(min(len(targets), limits.ANSIBLE_FORKS)) as workers:
+        return dict(zip(targets, workers.map(one, targets.values()), strict=True))
