@@ -23,7 +23,7 @@ def go(checkout: Path) -> toolchain.Go:
     found, reason = toolchain.go_on_path()
     if found is not None:
         return found
-    folder = toolchain.wheel_folder(checkout / "requirements" / "go.txt", settings_module.load().cache)
+    folder = toolchain.wheel_folder(checkout / toolchain.GO_WHEEL, settings_module.load().cache)
     if not folder.is_dir():
         pytest.skip(f"{reason}; run lockstep tools build")
     return toolchain.find_go(checkout, settings_module.load().cache, print)

