@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from inventory import model
@@ -18,7 +18,8 @@ from stacks import pools, results
 from stacks.provider import sweeps
 
 if TYPE_CHECKING:
-    from bringup import engine, words
+    from bringup import results as pool_results
+    from bringup import words
 
 __all__ = ["Act", "Acted", "Voice", "bring", "preflight"]
 
@@ -49,7 +50,8 @@ def preflight(fleet: model.Fleet, pool: model.Pool, where: settings.Settings) ->
     """Everything that refuses the whole run, touching nothing. Raises `errors.LockstepError`."""
     from bringup import engine
 
-    engine.preflight(fleet, pool, where, spoken(os.environ))
+    # A preview may use stored facts; acts refuse them by themselves.
+    engine.preflight(fleet, pool, where, replace(spoken(os.environ), facts=None))
 
 
 def spoken(environ: Mapping[str, str]) -> words.Words:
@@ -95,7 +97,7 @@ def _live(fleet: model.Fleet, pool: model.Pool, said: words.Words, where: settin
     # Late: Ansible and the cluster client load here and not in a preview.
     from bringup import engine, joining
 
-    def heard(event: engine.Event) -> None:
+    def heard(event: pool_results.Event) -> None:
         line = _line(event)
         voice.status(line)
         if event.node is None or event.done is not None:
@@ -108,17 +110,11 @@ def _live(fleet: model.Fleet, pool: model.Pool, said: words.Words, where: settin
     return told(pool, result)
 
 
-def told(pool: model.Pool, result: engine.PoolResult) -> Acted:
+def told(pool: model.Pool, result: pool_results.PoolResult) -> Acted:
     """A pool's result as skew, failures and warnings; also written for `lockstep up`."""
-    from bringup import engine
+    from bringup.results import Outcome
 
-    fine = {
-        engine.Outcome.IN_STEP,
-        engine.Outcome.ADMITTED,
-        engine.Outcome.MENDED,
-        engine.Outcome.STAGED,
-        engine.Outcome.ADOPTED,
-    }
+    fine = {Outcome.IN_STEP, Outcome.ADMITTED, Outcome.MENDED, Outcome.STAGED, Outcome.ADOPTED}
     skew: pools.Skew = {str(node): dict(entry) for node, entry in skews.of(result.comparison).items()}
     failed = {entry.node for entry in result.failed}
     failures: list[str] = []
@@ -127,7 +123,7 @@ def told(pool: model.Pool, result: engine.PoolResult) -> Acted:
     for node, entry in result.nodes.items():
         if entry.outcome in fine:
             continue
-        if entry.outcome is engine.Outcome.HELD:
+        if entry.outcome is Outcome.HELD:
             skew.pop(str(node), None)
             continue
         reason = "; ".join(entry.reasons) or str(entry.outcome)
@@ -140,7 +136,7 @@ def told(pool: model.Pool, result: engine.PoolResult) -> Acted:
     return Acted(pools.odd(skew), tuple(failures), tuple(warnings))
 
 
-def _line(event: engine.Event) -> str:
+def _line(event: pool_results.Event) -> str:
     share = f" {event.done}/{event.total}" if event.done is not None and event.total is not None else ""
     head = " ".join(part for part in (event.stage, event.node) if part)
     return f"{head}{share}: {event.text}" if head or share else event.text
