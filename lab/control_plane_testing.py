@@ -13,14 +13,21 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import lightkube
+from lightkube import codecs
+from lightkube.config.kubeconfig import KubeConfig
 
 from lab import control_plane
 from lab import control_plane_files as files
 
 __all__ = ["Machine", "Plane", "running"]
 
+MACHINES = 200
+"""Tokens made ahead: the API server reads them at its start only."""
 KUBELET = Path(__file__).with_name("stand_ins") / "kubelet"
 
 
@@ -31,12 +38,22 @@ class Plane:
     state: Path
     server: str
     kubeconfig: Path
-    nodes: tuple[str, ...]
-    """Those that have a token."""
+    _names: Iterator[str] = dataclasses.field(repr=False)
+
+    def apply(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        """Apply objects as they are (server side), in this order."""
+        with self.client() as client:
+            for obj in objects:
+                client.apply(codecs.from_dict(dict(obj)), field_manager="lockstep-lab", force=True)
+
+    def client(self) -> lightkube.Client:
+        """The administrator's client."""
+        return lightkube.Client(KubeConfig.from_file(self.kubeconfig).get(), trust_env=False)
 
     @contextlib.contextmanager
-    def machine(self, name: str, gpus: Sequence[str] = ()) -> Iterator[Machine]:
-        """A machine of that name, powered on; ``gpus`` are the UUIDs that its nvidia-smi lists."""
+    def machine(self, gpus: Sequence[str] = ()) -> Iterator[Machine]:
+        """A machine, powered on, under a name that no other has had; ``gpus``: UUIDs that its nvidia-smi lists."""
+        name = next(self._names)
         machine = Machine(self, name, files.ensure_folder(self.state / "machines" / name))
         machine.set_gpus(gpus)
         machine.power_on()
@@ -51,7 +68,6 @@ class Machine:
 
     def __init__(self, plane: Plane, name: str, folder: Path) -> None:
         self.name = name
-        self.boot_id = ""
         self._plane = plane
         self._folder = folder
         self._first: subprocess.Popen[bytes] | None = None
@@ -103,11 +119,12 @@ class Machine:
 
 
 @contextlib.contextmanager
-def running(state: Path, nodes: Sequence[str]) -> Iterator[Plane]:
+def running(state: Path) -> Iterator[Plane]:
     """A control plane with its state in ``state``, ended at the end, or with this process if that is killed."""
+    nodes = [f"gpu-{number:03}" for number in range(MACHINES)]
     endpoint = control_plane.start(state, nodes, lambda _: None, owner=os.getpid(), durable=False)
     try:
-        yield Plane(state, endpoint.server, endpoint.kubeconfig, tuple(nodes))
+        yield Plane(state, endpoint.server, endpoint.kubeconfig, iter(nodes))
     finally:
         control_plane.stop(state, lambda _: None)
 

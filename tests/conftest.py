@@ -11,12 +11,16 @@ import functools
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lockstep.base import errors, programs
+
+if TYPE_CHECKING:
+    from lab.control_plane_testing import Plane
 
 CHECKOUT = Path(__file__).parents[1]
 CLUSTER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubectl")
@@ -38,6 +42,30 @@ def samples() -> Path:
     if not Path(folder).is_dir():
         pytest.fail(f"LOCKSTEP_SAMPLES={folder} is not a folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A real control plane for all tests of the session that are marked `cluster`; each takes machines of its own."""
+    from lab import control_plane_testing
+
+    with control_plane_testing.running(tmp_path_factory.mktemp("control-plane") / "lab") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def applied(plane: Plane) -> dict[str, list[dict[str, Any]]]:
+    """The cluster-wide objects of a fleet of NVIDIA racks, applied to `plane` as they are."""
+    from inventory import model
+    from manifests import render
+
+    sku = model.SkuFile(sku="lab", accelerator="NVIDIA GB200", gpus={}, nvlink="rack")
+    pool = model.Pool("p", sku, "os", "pinset", (), model.Disruption(), ())  # type: ignore[arg-type]
+    fleet = model.Fleet("lab", model.Ssh(), (), (pool,), CHECKOUT)  # type: ignore[arg-type]
+    rendered = render.components(fleet)
+    for found in rendered.values():
+        plane.apply(found)
+    return rendered
 
 
 def _lab() -> str | None:
