@@ -20,7 +20,7 @@ from bringup.transport.base import Failure, FailureKind, Outcome, Patience, Targ
 from inventory.model import Sku
 from lockstep.base import limits
 from lockstep.base.names import ComponentName, NodeName
-from pinsets.facts import Fact, NodeFacts, Snapshot
+from pinsets.facts import Coordinate, Fact, NodeFacts, Snapshot
 from pinsets.model import Component
 
 __all__ = ["Progress", "Request", "Swept", "read"]
@@ -103,7 +103,7 @@ class _Sweep:
         self._failures: dict[NodeName, Failure] = {}
         self._cut: set[NodeName] = set()
         self._second: list[NodeName] = []
-        self._pool: dict[Fact, Fact] = {}
+        self._pool: dict[tuple[Fact, ...], Mapping[Coordinate, Fact]] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self.interrupted = False

@@ -261,6 +261,6 @@ def _gpu_attributes(smi: nvidia.Smi, slots: Mapping[str, str]) -> Iterator[tuple
     yield from nvidia.fabric(smi.gpus).items()
 
 
-def interned(node: NodeFacts, pool: dict[Fact, Fact]) -> NodeFacts:
-    """The same with facts shared between nodes: of 10,000 nodes in step nearly all are equal."""
-    return dataclasses.replace(node, facts={key: pool.setdefault(fact, fact) for key, fact in node.facts.items()})
+def interned(node: NodeFacts, pool: dict[tuple[Fact, ...], Mapping[Coordinate, Fact]]) -> NodeFacts:
+    """The same with one mapping for all nodes that read alike: of 10,000 nodes in step nearly all do."""
+    return dataclasses.replace(node, facts=pool.setdefault(tuple(node.facts.values()), node.facts))

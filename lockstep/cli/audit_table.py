@@ -1,0 +1,152 @@
+"""An audit as a table for people: the common set once, the odd nodes as a diff from it, then the findings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from bringup import audit
+from lockstep.base import errors, hostranges
+from pinsets.findings import Finding, Severity, Verdict
+
+__all__ = ["show"]
+
+_WIDTH_UNSEEN = 160
+"""Columns when no terminal says how many it has: CI logs scroll."""
+_NODES_SHOWN = 60
+"""Characters of a folded node list in the table of findings."""
+
+_COLOURS = {
+    Verdict.ADMIT: "green",
+    Verdict.PENDING_ROLLOUT: "green",
+    Verdict.UNREACHABLE: "magenta",
+    Verdict.UNREADABLE: "magenta",
+    Verdict.DRIFTED: "red",
+    Verdict.SKEWED: "red",
+}
+
+
+def show(found: audit.Audit, code: errors.ExitCode) -> None:
+    """Print it on standard output."""
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_UNSEEN, highlight=False, soft_wrap=False)
+    for pool in found.pools:
+        _pool(console, found, pool)
+    _end(console, found, code)
+
+
+def _pool(console: Console, found: audit.Audit, pool: audit.PoolAudit) -> None:
+    comparison = pool.comparison
+    title = Text(f"{found.fleet} · {pool.name}" if found.fleet else pool.name, style="bold")
+    if pool.pool is not None:
+        title.append(f" · {pool.pool.sku.sku} · {pool.pool.os} · burnin: {pool.pool.sku.burnin}", style="not bold")
+    console.print(title)
+    total = len(comparison.nodes)
+    counts = [Text(f"{count} {verdict}", style=_colour(verdict)) for verdict, count in pool.verdicts.items()]
+    console.print(Text("  ").append(f"{total} node{'s' if total != 1 else ''}: ").append(Text(", ").join(counts)))
+    console.print(Text(f"  compared with {comparison.baseline}"))
+    odd = [group for group in pool.groups if group.deviations or not group.verdict.in_step]
+    _common(console, pool, odd)
+    for group in odd:
+        _group(console, group)
+    _domains(console, pool)
+    _apart(console, pool)
+    _findings(console, comparison.findings)
+    console.print()
+
+
+def _common(console: Console, pool: audit.PoolAudit, odd: Sequence[audit.Group]) -> None:
+    rows = audit.common_set(pool.comparison)
+    if not rows:
+        return
+    strange = {name for group in odd for name in group.nodes}
+    names = [name for name in pool.comparison.nodes if name not in strange]
+    head = f"common set ({hostranges.fold(names)})" if names else "common set"
+    console.print(Text(f"  {head}", style="bold"))
+    table = _table()
+    for component, value, places in rows:
+        table.add_row(Text(component), Text(value), Text("; ".join(places), style="dim"))
+    console.print(Padding(table, (0, 0, 0, 4)))
+
+
+def _group(console: Console, group: audit.Group) -> None:
+    line = Text("  ").append(hostranges.fold(group.nodes), style="bold").append(" ")
+    console.print(line.append(str(group.verdict), style=_colour(group.verdict)))
+    table = _table()
+    for word, observed, expected in group.deviations:
+        table.add_row(Text(word), Text(observed, style="red"), Text(f"expected {expected}", style="dim"))
+    if group.deviations:
+        console.print(Padding(table, (0, 0, 0, 4)))
+
+
+def _domains(console: Console, pool: audit.PoolAudit) -> None:
+    odd = {name: verdict for name, verdict in pool.comparison.domains.items() if not verdict.in_step}
+    for name, verdict in odd.items():
+        console.print(Text(f"  NVLink domain {name}: ").append(str(verdict), style=_colour(verdict)))
+
+
+def _apart(console: Console, pool: audit.PoolAudit) -> None:
+    declared = {node.name: node for node in pool.pool.nodes} if pool.pool else {}
+    for name, result in pool.comparison.apart.items():
+        node = declared.get(name)
+        state = node.state if node is not None else "out of service"
+        holder = f" by {node.holder}" if node is not None and node.holder else ""
+        console.print(Text(f"  apart: {name} ({state}{holder}) ").append(str(result.verdict), style="dim"))
+
+
+def _findings(console: Console, findings: Sequence[Finding]) -> None:
+    if not findings:
+        return
+    console.print(Text("  findings", style="bold"))
+    table = _table("severity", "coordinate", "nodes", "expected", "observed", "cause", "remedy")
+    for finding in findings:
+        table.add_row(
+            Text(finding.severity, style="red" if finding.severity in _SERIOUS else "yellow"),
+            Text(str(finding.coordinate) if finding.coordinate is not None else finding.id),
+            Text(_short(hostranges.fold(finding.nodes))),
+            Text(finding.expected),
+            Text(finding.observed),
+            Text(finding.cause),
+            Text(finding.remedy),
+        )
+    console.print(Padding(table, (0, 0, 0, 4)))
+
+
+_SERIOUS = (Severity.BLOCK, Severity.GROUP_BLOCK)
+
+
+def _end(console: Console, found: audit.Audit, code: errors.ExitCode) -> None:
+    reading = found.reading
+    notes = [reading.source]
+    if reading.second_pass:
+        notes.append(f"answered only when tried again: {hostranges.fold(reading.second_pass)}")
+    if reading.interrupted:
+        notes.append("interrupted: what was read until then")
+    console.print(Text(" · ".join(notes), style="dim"))
+    words = {
+        errors.ExitCode.IN_STEP: "in step",
+        errors.ExitCode.DRIFT: "drift or skew found",
+        errors.ExitCode.NOT_MEASURED: "not everything could be measured",
+        errors.ExitCode.INTERRUPTED: "interrupted",
+    }
+    colour = "green" if code is errors.ExitCode.IN_STEP else "red"
+    console.print(Text(f"{words.get(code, code.name.lower())} (exit {int(code)})", style=f"bold {colour}"))
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=None, show_header=bool(heads), pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for head in heads or ("", "", ""):
+        table.add_column(head, overflow="fold")
+    return table
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _NODES_SHOWN else text[: _NODES_SHOWN - 1] + "…"
+
+
+def _colour(verdict: Verdict) -> str:
+    return _COLOURS.get(verdict, "yellow")
