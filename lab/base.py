@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import packages
+from lab import debs, packages
 from lockstep.base import errors
 
 __all__ = ["base_tree", "guest_layer"]
@@ -33,7 +33,7 @@ Progress = Callable[[str], None]
 
 
 def base_tree(cache: Path, progress: Progress) -> Path:
-    """The Debian tree (about 190 MB, once per machine, 40 s to 2 min). Raises `errors.EngineError` with the log's end."""
+    """The Debian tree (190 MB, once per machine, 1 to 2 min). Raises `errors.EngineError` with the log's end."""
     kernel = _kernel_package()
     key = hashlib.sha256(
         "\n".join([RECIPE, SUITE, *INCLUDED, hashlib.sha256(kernel.content()).hexdigest()]).encode()
@@ -46,7 +46,7 @@ def base_tree(cache: Path, progress: Progress) -> Path:
     return tree
 
 
-def _kernel_package() -> packages.Package:
+def _kernel_package() -> debs.Package:
     wanted = f"linux-image-{packages.BASE_KERNEL}"
     return next(package for package in packages.all_packages() if package.name == wanted)
 

@@ -52,7 +52,7 @@ PRODUCTS = {
         189471, "10.0", 1200, addressing="ATS", c2c="Enabled", chassis="GB200 NVL",
     ),
     "NVIDIA GB300": Product(
-        "Blackwell", "97.10.4F.00.01", "G548.0301.00.02", "900-2G548-A902-000", "31C2-895-A1", "31C210DE", "21F110DE",
+        "Blackwell", "97.10.4A.00.1A", "G548.0301.00.02", "900-2G548-A902-000", "31C2-895-A1", "31C210DE", "21F110DE",
         284208, "10.3", 1400, addressing="ATS", c2c="Enabled", chassis="GB300 NVL",
     ),
     "NVIDIA B200": Product(

@@ -1,4 +1,4 @@
-"""A whole lab: up, down, status. Everything it makes lies in one folder, everything it starts is known by process id."""
+"""A whole lab: up, down, status. What it makes lies in one folder, what it starts is known by process id."""
 
 from __future__ import annotations
 
@@ -64,10 +64,12 @@ def up(
     cluster: bool = True,
     config: settings.Settings | None = None,
     owner: int | None = None,
+    durable: bool = True,
 ) -> Status:
     """Make what is missing, start what is off, wait until every node answers. Safe to repeat, also after a kill.
 
-    ``cluster`` also starts the control plane; ``owner`` is a pid whose end ends the control plane (tests).
+    ``cluster`` also starts the control plane; ``owner`` is a pid whose end ends the control plane, ``durable=False``
+    lets it skip waiting for the disk (both for tests).
     Raises `errors.InputError` (not root, other addresses than before), `errors.RefusedError` (addresses of
     another lab), `errors.EngineError` (a program failed).
     """
@@ -90,7 +92,7 @@ def up(
         for node in wanted.nodes:
             _make_node(state, node, disks, key, progress)
         if cluster:
-            _control_plane(state, wanted, progress, owner)
+            _control_plane(state, wanted, progress, owner, durable)
         _start(state, wanted.nodes, progress)
         return status(state)
 
@@ -230,10 +232,10 @@ def reimage(state: Path, name: str) -> str:
     return public
 
 
-def _control_plane(state: Path, wanted: Spec, progress: Progress, owner: int | None) -> None:
+def _control_plane(state: Path, wanted: Spec, progress: Progress, owner: int | None, durable: bool) -> None:
     from lab import control_plane
 
-    control_plane.start(state, [node.name for node in wanted.nodes], progress, owner=owner)
+    control_plane.start(state, [node.name for node in wanted.nodes], progress, owner=owner, durable=durable)
 
 
 def down(name: str, progress: Progress, *, wipe: bool = False, config: settings.Settings | None = None) -> None:

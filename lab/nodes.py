@@ -1,4 +1,4 @@
-"""One lab node: its folder, its disk, its power. Type A: namespaces, an overlay on the base tree, sshd under a small pid 1.
+"""One lab node: its folder, disk and power. Namespaces, an overlay on the base tree, sshd under a small pid 1.
 
 STATE/nodes/NAME/
     machine/        hardware (lab.hardware), also seen inside the node as /run/lockstep-lab/machine
@@ -29,7 +29,7 @@ from lab import hardware, repository
 from lab.spec import LabNode
 from lockstep.base import errors
 
-__all__ = ["NodeStatus", "alive", "enter", "install", "power_off", "power_on", "reimage", "status", "wait_ready"]
+__all__ = ["NodeStatus", "alive", "enter", "install", "power_off", "power_on", "status", "wait_ready"]
 
 READY_SECONDS = 60.0
 """A node answers in well under a second; 64 at once on two busy cores in some."""
@@ -270,7 +270,7 @@ def enter(state: Path, name: str, command: Sequence[str]) -> list[str]:
         raise errors.RefusedError(f"node {name} is off", hint=f"lockstep lab power {name} on")
     clean = ["env", "-i", f"PATH={PATH}", "HOME=/root"]
     clean += ["LANG=C.UTF-8", f"TERM={os.environ.get('TERM', 'dumb')}"]
-    spaces = ["--mount", "--uts", "--ipc", "--pid", "--root", "--wd=/root"]
+    spaces = ["--mount", "--uts", "--ipc", "--pid", "--root", "--wdns=/root"]
     if Path("/proc/self/ns/time").exists():
         spaces.append("--time")
     return ["nsenter", "--target", str(pid), *spaces, "--", *clean, *command]

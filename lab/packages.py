@@ -152,6 +152,7 @@ def _daemon(package: str, program: str, driver: str, more: dict[str, bytes]) -> 
         files={
             f"/usr/bin/{program}": _fill(program, version=driver),
             f"/usr/lib/lockstep-lab/services/{package}": f"exec /usr/bin/{program}\n".encode(),
+            f"/etc/init.d/{package}": _fill("service.init", service=package),
             **more,
         },
         conffiles=tuple(path for path in more if path.startswith("/etc/")),
@@ -255,6 +256,7 @@ def _kubernetes() -> Iterator[Package]:
             files={
                 "/usr/bin/kubelet": _fill("kubelet", version=number),
                 "/usr/lib/lockstep-lab/services/kubelet": _fill("kubelet.service"),
+                "/etc/init.d/kubelet": _fill("service.init", service="kubelet"),
             },
             section="admin",
             description="Node agent of Kubernetes (stand-in)",

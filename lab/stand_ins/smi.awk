@@ -189,6 +189,13 @@ function print_text_gpu(    i, indent, any) {
     print ""
 }
 
+function short(name) { return length(name) > 27 ? substr(name, 1, 24) "..." : name }
+
+function index_of(minor,    i) {
+    for (i = 0; i < count; i++) { split(row[i], part, "\t"); if (part[2] == minor) return i }
+    return 0
+}
+
 function print_table(    i, any) {
     rule = "-----------------------------------------+------------------------+----------------------"
     wide = "-----------------------------------------------------------------------------------------"
@@ -203,8 +210,8 @@ function print_table(    i, any) {
     for (i = 0; i < count; i++) {
         select(i)
         if (!wanted(i)) continue
-        printf "| %3d  %-28s On  |   %16s Off | %20s |\n", i, value["name"], value["bus_id"], "0"
-        printf "| N/A   27C    P0          %4dW / %5dW | %8dMiB / %7dMiB | %8s %11s |\n", \
+        printf "|%4d  %-27s    On  |   %16s Off | %20s |\n", i, short(value["name"]), value["bus_id"], "0"
+        printf "| N/A   27C    P0%15dW / %4dW |%8dMiB / %6dMiB |%8s%13s |\n", \
             value["power_draw"], value["power_limit"], value["memory_used"], value["memory"], "0%", "Default"
         printf "| %39s | %22s | %20s |\n", "", "", "Disabled"
         print "+" rule "+"
@@ -215,9 +222,9 @@ function print_table(    i, any) {
     print "|=========================================================================================|"
     for (i = 0; i < users; i++) {
         any = 1
-        printf "| %4d   N/A  N/A  %14d      C   %-36s %9s |\n", user_minor[i], user_pid[i], substr(user_name[i], 1, 36), "512MiB"
+        printf "|%5d   N/A  N/A%16d      C   %-36s %9s |\n", index_of(user_minor[i]), user_pid[i], substr(user_name[i], 1, 36), "512MiB"
     }
-    if (!any) print "|  No running processes found" sprintf("%63s", "|")
+    if (!any) print "|  No running processes found" sprintf("%62s", "|")
     print "+" wide "+"
 }
 
