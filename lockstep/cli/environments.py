@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inventory import load, model
-from lockstep.base import documents, issues, settings
+from lockstep.base import documents, errors, issues, settings
 from stacks import exports, pools
 from stacks import settings as stack_settings
 
@@ -74,17 +74,29 @@ def _stack_file(checkout: Path, stack: str) -> dict[str, str]:
 
 def _place(stack: str, wanted: dict[str, str], where: settings.Settings) -> exports.Place:
     """The state folder and what else the environment exports; raises for a lab that is not running."""
-    if wanted.get("lab", "").lower() == "true":
-        # Late: only an environment that is a lab pays for the lab's modules.
-        from lab import labs
-
-        exported = dict(labs.environment(stack))
-        state = Path(exported.pop("LOCKSTEP_STATE"))
-        return exports.Place(state, exported, fixed=True)
+    if wanted.get("lab", "").lower() == "true" or (where.labs / stack / "lab.json").is_file():
+        return _lab_place(stack, where)
     extra = {}
     if "kubeconfig" in wanted:
         extra["KUBECONFIG"] = str(checkout_path(Path(wanted["kubeconfig"]), where))
     return exports.Place(where.state, extra, fixed=False)
+
+
+def _lab_place(name: str, where: settings.Settings) -> exports.Place:
+    # Late: only an environment that is a lab pays for the lab's modules.
+    from lab import labs, nodes, spec
+
+    remedy = f"lockstep lab up {name}"
+    try:
+        exported = labs.environment(name, where)
+    except errors.InputError as error:
+        raise errors.InputError(f"lab {name} does not exist on this machine", hint=remedy) from error
+    state = Path(exported["LOCKSTEP_STATE"])
+    if not any(nodes.alive(state, node.name) for node in spec.read(state).nodes):
+        raise errors.InputError(f"lab {name} is not running", place=str(state), hint=remedy)
+    # A lab without a control plane has no kubeconfig, and is an environment without a cluster.
+    kubeconfig = Path(exported["KUBECONFIG"])
+    return exports.Place(state, {"KUBECONFIG": str(kubeconfig)} if kubeconfig.is_file() else {}, fixed=True)
 
 
 def checkout_path(path: Path, where: settings.Settings) -> Path:
