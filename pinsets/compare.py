@@ -7,7 +7,7 @@ majority (`pinsets.majority`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,40 +39,52 @@ class Expectation:
 
 
 def compare(expectations: Sequence[Expectation], snapshot: Snapshot) -> Comparison:
-    """The comparison of one pool. Nodes declared held or in repair come back in `apart`."""
-    judge = _Judge()
-    by_node: dict[NodeName, tuple[Deviation, ...]] = {}
-    verdicts: dict[NodeName, tuple[Verdict, str | None]] = {}
-    fabric = fabrics.judge([(one.node, one.sku, snapshot.nodes.get(one.node.name)) for one in expectations])
+    """The comparison of one pool. Nodes declared held or in repair come back in `apart`, and count nowhere else."""
+    grouper = factsets.Grouper()
+    judge = _Judge(grouper)
+    facts = snapshot.nodes
+    serving: dict[NodeName, Judged] = {}
+    apart: dict[NodeName, Judged] = {}
+    fabric = fabrics.judge([(one.node, one.sku, facts.get(one.node.name)) for one in expectations])
     for one in expectations:
-        found, verdict, lock = judge.node(one, snapshot.nodes.get(one.node.name))
-        if (more := fabric.get(one.node.name)) is not None:
-            found = (*found, *more)
-            verdict = worst([verdict, *(deviation.verdict for deviation in more)])
-        by_node[one.node.name] = found
-        verdicts[one.node.name] = (verdict, lock)
-    shared = findings_of(by_node)
-    results = {
-        name: NodeVerdict(name, verdict, tuple(shared[deviation] for deviation in by_node[name]), lock)
-        for name, (verdict, lock) in verdicts.items()
-    }
-    serving = [one for one in expectations if one.node.state.value not in _OUT_OF_SERVICE]
-    ours = {one.node.name for one in serving}
-    group = groups.judge(serving, snapshot, verdicts)
+        name = one.node.name
+        judged = judge.node(one, facts.get(name))
+        if (more := fabric.get(name)) is not None:
+            found, verdict, lock = judged
+            judged = (*found, *more), worst([verdict, *(deviation.verdict for deviation in more)]), lock
+        (apart if one.node.state.value in _OUT_OF_SERVICE else serving)[name] = judged
+    nodes, shared = _results(serving)
+    members = [one for one in expectations if one.node.name in nodes]
+    group = groups.judge(members, snapshot, {name: judged[1:] for name, judged in serving.items()}, grouper)
     for name in group.skewed:
-        old = results[name]
+        old = nodes[name]
         own = tuple(finding for finding in group.findings if name in finding.nodes)
-        results[name] = NodeVerdict(name, worst([old.verdict, Verdict.SKEWED]), (*old.findings, *own), old.lock)
-    domains = _domains(serving, results, frozenset(group.skewed_domains))
+        nodes[name] = NodeVerdict(name, worst([old.verdict, Verdict.SKEWED]), (*old.findings, *own), old.lock)
     return Comparison(
-        nodes={name: result for name, result in results.items() if name in ours},
-        domains=domains,
-        findings=tuple(by_severity([*shared.values(), *group.findings])),
-        apart={name: result for name, result in results.items() if name not in ours},
+        nodes=nodes,
+        domains=_domains(members, nodes, group.skewed_domains),
+        findings=tuple(by_severity([*shared, *group.findings])),
+        apart=_results(apart)[0],
         common=group.common,
         baseline=_baseline(expectations),
     )
 
+
+def _results(judged: Mapping[NodeName, Judged]) -> tuple[dict[NodeName, NodeVerdict], list[Finding]]:
+    """(node → verdict with its findings, all findings)."""
+    shared = findings_of({name: found for name, (found, _, _) in judged.items()})
+    of_tuple: dict[int, tuple[Finding, ...]] = {}
+    nodes = {}
+    for name, (found, verdict, lock) in judged.items():
+        own = of_tuple.get(id(found))
+        if own is None:
+            own = of_tuple[id(found)] = tuple(shared[deviation] for deviation in found)
+        nodes[name] = NodeVerdict(name, verdict, own, lock)
+    return nodes, list(shared.values())
+
+
+Judged = tuple[tuple[Deviation, ...], Verdict, str | None]
+"""Deviations of a node, its verdict, digest of the lock that counted."""
 
 _OUT_OF_SERVICE = ("repair", "held")
 
@@ -80,12 +92,12 @@ _OUT_OF_SERVICE = ("repair", "held")
 class _Judge:
     """Judges nodes, keeping the result of every distinct (facts, GPUs seen, SKU, locks): a fleet has few."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], tuple[tuple[Deviation, ...], Verdict, str | None]] = {}
-        self._groups = factsets.Grouper()
+    def __init__(self, grouper: factsets.Grouper) -> None:
+        self._known: dict[tuple[object, ...], Judged] = {}
+        self._groups = grouper
 
-    def node(self, one: Expectation, facts: NodeFacts | None) -> tuple[tuple[Deviation, ...], Verdict, str | None]:
-        """Deviations, verdict and digest of the lock that counted."""
+    def node(self, one: Expectation, facts: NodeFacts | None) -> Judged:
+        """What is to be said of one node, its fabric left aside."""
         lock = one.lock.full if one.lock else None
         if facts is None:
             return (_not_read(),), Verdict.UNREACHABLE, lock
@@ -101,9 +113,7 @@ class _Judge:
         return known
 
 
-def _judge(
-    facts: Mapping[Coordinate, Fact], seen: str | None, sku: Sku, lock: Lock, previous: Lock | None
-) -> tuple[tuple[Deviation, ...], Verdict, str | None]:
+def _judge(facts: Mapping[Coordinate, Fact], seen: str | None, sku: Sku, lock: Lock, previous: Lock | None) -> Judged:
     wrong_instances, present = expected_instances.judge(facts, seen, sku, lock)
     found = deviations.of(facts, lock, present)
     verdict = worst([Verdict.ADMIT, *(deviation.verdict for deviation in found)])
@@ -147,7 +157,7 @@ def findings_of(by_node: Mapping[NodeName, Iterable[Deviation]]) -> dict[Deviati
 
 
 def _domains(
-    serving: Sequence[Expectation], results: Mapping[NodeName, NodeVerdict], skewed: frozenset[DomainName]
+    serving: Sequence[Expectation], results: Mapping[NodeName, NodeVerdict], skewed: Collection[DomainName]
 ) -> dict[DomainName, Verdict]:
     members: dict[DomainName, list[Verdict]] = {}
     for one in serving:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lockstep.base.names import NodeName
-from pinsets.facts import Coordinate, Fact, NodeFacts, Snapshot, Unreadable
+from pinsets.facts import Coordinate, Fact, Snapshot, Unreadable
 
 __all__ = ["FactSets", "Grouper", "of"]
 
@@ -67,14 +67,10 @@ class FactSets:
         )
 
 
-def of(snapshot: Snapshot, names: Iterable[NodeName]) -> FactSets:
-    """The groups of these nodes of a snapshot; all of them must be in it."""
-    grouper = Grouper()
-    nodes: list[list[NodeName]] = []
+def of(snapshot: Snapshot, names: Iterable[NodeName], grouper: Grouper | None = None) -> FactSets:
+    """The groups of these nodes of a snapshot; all of them must be in it. ``grouper`` may know sets already."""
+    known = grouper or Grouper()
+    nodes: dict[int, list[NodeName]] = {}
     for name in names:
-        node: NodeFacts = snapshot.nodes[name]
-        number = grouper.number(node.facts)
-        if number == len(nodes):
-            nodes.append([])
-        nodes[number].append(name)
-    return FactSets(tuple((grouper.members[number], tuple(listed)) for number, listed in enumerate(nodes)))
+        nodes.setdefault(known.number(snapshot.nodes[name].facts), []).append(name)
+    return FactSets(tuple((known.members[number], tuple(listed)) for number, listed in nodes.items()))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lockstep.base import hostranges
-from lockstep.base.names import DomainName, NodeName
+from lockstep.base.names import ComponentName, DomainName, NodeName
 from pinsets import factsets
 from pinsets.facts import Coordinate, Snapshot, Version
 from pinsets.findings import Finding, Severity, Verdict
@@ -40,16 +40,38 @@ def judge(
     serving: Sequence[Expectation],
     snapshot: Snapshot,
     verdicts: Mapping[NodeName, tuple[Verdict, str | None]],
+    grouper: factsets.Grouper,
 ) -> Groups:
-    """Skew among the nodes in service that were read."""
-    read = [one for one in serving if one.node.name in snapshot.nodes and snapshot.nodes[one.node.name].facts]
+    """Skew among the nodes in service that were read. ``verdicts``: each node's own, and the lock that counted."""
+    facts = snapshot.nodes
+    read = [one for one in serving if one.node.name in facts and facts[one.node.name].facts]
     result = Groups()
-    sets = factsets.of(snapshot, [one.node.name for one in read])
+    sets = factsets.of(snapshot, [one.node.name for one in read], grouper)
     values = sets.values()
     result.common = {coordinate: counts.most_common(1)[0][0] for coordinate, counts in values.items() if counts}
     _unpinned(result, read, sets, values)
-    _accepted_but_unequal(result, read, snapshot, verdicts)
+    in_step = _in_step(read, verdicts)
+    _accepted_but_unequal(result, in_step, snapshot)
+    _mixed_domains(result, in_step)
     return result
+
+
+def _in_step(
+    read: Sequence[Expectation], verdicts: Mapping[NodeName, tuple[Verdict, str | None]]
+) -> list[tuple[Lock, list[Expectation]]]:
+    """Nodes in step, by the lock they are in step with."""
+    locks: dict[str, tuple[Lock, list[Expectation]]] = {}
+    for one in read:
+        verdict, digest = verdicts[one.node.name]
+        if not verdict.in_step or digest is None:
+            continue
+        if digest not in locks:
+            lock = one.lock if one.lock is not None and one.lock.full == digest else one.previous
+            if lock is None:
+                continue
+            locks[digest] = (lock, [])
+        locks[digest][1].append(one)
+    return list(locks.values())
 
 
 def _unpinned(
@@ -90,22 +112,11 @@ def _unpinned(
 
 
 def _accepted_but_unequal(
-    result: Groups,
-    read: Sequence[Expectation],
-    snapshot: Snapshot,
-    verdicts: Mapping[NodeName, tuple[Verdict, str | None]],
+    result: Groups, in_step: Sequence[tuple[Lock, list[Expectation]]], snapshot: Snapshot
 ) -> None:
     """Pins of scope job or domain whose ``accept`` list lets nodes, or GPUs of one node, differ."""
-    by_lock: dict[str, list[Expectation]] = defaultdict(list)
-    locks: dict[str, Lock] = {}
-    for one in read:
-        verdict, digest = verdicts[one.node.name]
-        lock = next((lock for lock in (one.lock, one.previous) if lock is not None and lock.full == digest), None)
-        if lock is not None and verdict.in_step:
-            by_lock[lock.full].append(one)
-            locks[lock.full] = lock
-    for digest, members in by_lock.items():
-        for pin in locks[digest].pins:
+    for lock, members in in_step:
+        for pin in lock.pins:
             if not pin.accept or pin.scope is Scope.NODE or pin.enforce is not Enforce.BLOCK:
                 continue
             groups: Iterable[tuple[str, list[Expectation]]] = [("", members)]
@@ -117,6 +128,43 @@ def _accepted_but_unequal(
             for domain, group in groups:
                 for layer in pin.layers:
                     _one_group(result, pin.component, layer.value, domain, group, snapshot)
+
+
+def _mixed_domains(result: Groups, in_step: Sequence[tuple[Lock, list[Expectation]]]) -> None:
+    """Domains half way through a roll-out: each node equals its lock, and the locks differ in a pin of scope domain.
+
+    Waves take whole domains, so this is a wave that did not end. It makes the domain skewed and no node.
+    """
+    if len(in_step) < 2:
+        return
+    by_domain: dict[DomainName, list[tuple[Lock, list[NodeName]]]] = defaultdict(list)
+    for lock, members in in_step:
+        names: dict[DomainName, list[NodeName]] = defaultdict(list)
+        for one in members:
+            names[one.node.domain].append(one.node.name)
+        for domain, listed in names.items():
+            by_domain[domain].append((lock, listed))
+    for domain, parts in by_domain.items():
+        parts.sort(key=lambda part: (-len(part[1]), part[0].full))
+        common, most = parts[0]
+        for other, few in parts[1:]:
+            for pin in other.pins:
+                kept = common.pin(pin.component)
+                if pin.scope is not Scope.DOMAIN or kept is None or kept.version == pin.version:
+                    continue
+                result.skewed_domains.add(domain)
+                result.findings.append(
+                    Finding(
+                        id=f"domain.skew.{pin.component}",
+                        severity=Severity.GROUP_BLOCK,
+                        coordinate=Coordinate(ComponentName(pin.component), pin.layers[0]),
+                        nodes=tuple(few),
+                        expected=f"{kept.version}, as on {hostranges.fold(most)}",
+                        observed=pin.version,
+                        cause=f"domain {domain} is half way between two locks, {other.pinset} and {common.pinset}",
+                        remedy="let the roll-out go on: `lockstep up`",
+                    )
+                )
 
 
 def _one_group(
