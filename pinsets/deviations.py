@@ -69,7 +69,7 @@ def of(facts: Facts, lock: Lock, instances: Mapping[str, Sequence[str]]) -> tupl
     for pin in lock.pins:
         names: Sequence[str | None] = (None,) if pin.instance is None else instances.get(pin.instance, ())
         for name in names:
-            for deviation in _of_pin(facts, pin, name):
+            for deviation in (*_of_pin(facts, pin, name), *_beside(facts, pin, name)):
                 if no_driver and pin.instance == "gpu" and deviation.id.startswith("unreadable."):
                     continue
                 found.append(deviation)
@@ -92,6 +92,34 @@ def _of_pin(facts: Facts, pin: LockedPin, instance: str | None) -> list[Deviatio
             found.append(_not_running(facts, pin, coordinate, seen, read))
         else:
             found.append(_wrong(pin, coordinate, seen))
+    return found
+
+
+_BESIDE: Final = (Layer.RUNNING, Layer.ONDISK, Layer.LIBRARY, Layer.FLASHED)
+"""Layers that, read and not pinned, still say something: a daemon that was not restarted, firmware that was written."""
+
+
+def _beside(facts: Facts, pin: LockedPin, instance: str | None) -> list[Deviation]:
+    """Layers that the pin does not name and that were read all the same: a warning each where they differ."""
+    found = []
+    for layer in _BESIDE:
+        if layer in pin.layers:
+            continue
+        coordinate = Coordinate(ComponentName(pin.component), layer, instance)
+        seen = _at(facts, coordinate)
+        if isinstance(seen, Version) and not pin.accepts(seen.value):
+            found.append(
+                Deviation(
+                    id=f"layer.{pin.component}",
+                    severity=Severity.WARN,
+                    verdict=Verdict.ADMIT,
+                    coordinate=coordinate,
+                    expected=_expected(pin),
+                    observed=shown(seen),
+                    cause=f"the pin does not name layer {layer.value}, and it differs",
+                    remedy=f"restart or reload what uses {pin.component}, or pin this layer too",
+                )
+            )
     return found
 
 

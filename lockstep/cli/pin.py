@@ -77,12 +77,16 @@ def show(name: NameArgument, output: FormatOption = "table") -> None:
     if output == "json":
         print(json.dumps({"pinset": name, "pins": [pin.model_dump(mode="json") for pin in pins]}, indent=2))
         return
-    table = rich.table.Table("component", "version", "layers", "scope", "enforce", "from", box=None, pad_edge=False)
+    table = rich.table.Table(box=None, pad_edge=False)
+    for title in ("component", "version", "layers", "scope", "enforce", "line"):
+        table.add_column(title, no_wrap=True)
     for pin in pins:
         version = " or ".join((pin.version, *pin.accept))
-        layers = ", ".join(layer.value for layer in pin.layers)
+        layers = "+".join(layer.value for layer in pin.layers)
         component = f"{pin.component}[{pin.instance}]" if pin.instance else pin.component
-        cells = (component, version, layers, pin.scope.value, pin.enforce.value, str(found.origins[pin.component]))
+        origin = found.origins[pin.component]
+        line = f"{origin.path.rpartition('/')[2].removesuffix('.yaml')}:{origin.line}"
+        cells = (component, version, layers, pin.scope.value, pin.enforce.value, line)
         table.add_row(*(Text(cell) for cell in cells))
     console = _console()
     console.print(f"pinset {' ← '.join(found.chain)}, for SKU {', '.join(found.pinset.sku)}", markup=False)
