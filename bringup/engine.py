@@ -27,6 +27,7 @@ from bringup import (
     waves,
     wavework,
 )
+from bringup import preflight as preflight_module
 from bringup.cluster import Cluster
 from bringup.joining import Joining
 from bringup.planning import Action, NodePlan
@@ -35,16 +36,18 @@ from bringup.situations import Picture
 from bringup.stages import Stage
 from bringup.stagework import Site
 from bringup.words import Words
-from inventory.model import Fleet, NodeState, Pool
+from inventory.model import Fleet, Pool
 from lockstep.base import errors, journal, limits
 from lockstep.base.names import NodeName
 from lockstep.base.settings import Settings
 from pinsets import canonical, causes, load
 from pinsets import components as components_module
 from pinsets.facts import NodeFacts, Snapshot
-from pinsets.findings import Comparison
 
 __all__ = ["bring_into_step", "preflight", "unfinished"]
+
+preflight = preflight_module.preflight
+unfinished = preflight_module.unfinished
 
 _OUTCOMES = {
     Action.NOTHING: Outcome.IN_STEP,
@@ -57,61 +60,6 @@ _OUTCOMES = {
     Action.UNREADABLE: Outcome.UNREADABLE,
     Action.WORK: Outcome.NOT_STARTED,
 }
-
-
-def preflight(fleet: Fleet, pool: Pool, settings: Settings, words: Words) -> None:
-    """Raise what `bring_into_step` would refuse before it touches anything; contacts nothing, writes nothing.
-
-    `errors.RefusedError` for a shrunk pool, a bumped generation, `plan: required`, a
-    window other than `always`, stored facts in place of live ones; `errors.InputError` for a missing or stale lock.
-    """
-    load.lock(pool.pinset, pool.os)
-    consent.check_policy(pool, words)
-    book = journal.open_if_there(settings, fleet.name)
-    if book is not None:
-        with book:
-            _check_journal(pool, words, book)
-
-
-def unfinished(
-    fleet: Fleet, pool: Pool, snapshot: Snapshot, comparison: Comparison, settings: Settings
-) -> dict[NodeName, str]:
-    """In-step nodes whose admission is still to be finished, and why. Contacts nothing.
-
-    What only the cluster knows is left out. Nothing for spares, nodes held or in
-    repair, adopted ones, and nodes that the comparison finds out of step anyway.
-    """
-    lock = load.lock(pool.pinset, pool.os)
-    book = journal.open_if_there(settings, fleet.name)
-    with contextlib.ExitStack() as stack:
-        if book is not None:
-            stack.enter_context(book)
-        newest = book.assignments() if book is not None else {}
-        interrupted = book.runs.interrupted() if book is not None else {}
-        fences = book.fences() if book is not None else {}
-    found: dict[NodeName, str] = {}
-    for node in pool.nodes:
-        facts, verdict = snapshot.nodes.get(node.name), comparison.nodes.get(node.name)
-        if node.spare or facts is None or verdict is None or not verdict.verdict.in_step:
-            continue
-        if verdict.lock != lock.full:
-            continue
-        assigned = assignments.of_machine(facts, newest.get(node.name))
-        why = admission.unfinished(
-            node,
-            facts,
-            lock,
-            assigned=assigned,
-            interrupted=interrupted.get(node.name),
-            fence=fences.get(node.name),
-            cluster=False,
-            view=None,
-        )
-        if why is None and node.state is NodeState.NEW and facts.admission is None:
-            why = "not admitted"
-        if why is not None:
-            found[node.name] = why
-    return found
 
 
 def bring_into_step(
@@ -135,7 +83,7 @@ def bring_into_step(
     consent.check_policy(pool, words)
     with contextlib.ExitStack() as stack:
         book = stack.enter_context(journal.open_for(settings, fleet.name))
-        _check_journal(pool, words, book)
+        preflight_module.check_journal(pool, words, book)
         cluster = None
         if joining is not None:
             cluster = stack.enter_context(Cluster.from_kubeconfig(joining.kubeconfig))
@@ -163,18 +111,6 @@ def bring_into_step(
             raise
         finally:
             book.runs.end(site.run, outcome)
-
-
-def _check_journal(pool: Pool, words: Words, book: journal.Journal) -> None:
-    if words.facts is not None:
-        raise errors.RefusedError(
-            f"machines are changed only by facts read now, not by `{words.facts}`",
-            place=f"pool {pool.name}",
-            hint="leave --facts (LOCKSTEP_FACTS) out; a preview may use it",
-        )
-    consent.check_shrink(pool.name, book.pool_nodes(pool.name), [node.name for node in pool.nodes], words)
-    known = {node.slot: book.generation(node.slot) for node in pool.nodes}
-    consent.check_generations(pool.nodes, {slot: number for slot, number in known.items() if number is not None})
 
 
 @dataclass(slots=True)
@@ -254,8 +190,9 @@ class _Run:
     def _record(self, picture: Picture) -> None:
         """What a first reading settles: generations never seen, and the host keys that answered."""
         book = self._site.book
+        known = book.generations()
         for node in self._site.pool.nodes:
-            if book.generation(node.slot) is None:
+            if node.slot not in known:
                 book.record_generation(node.slot, node.generation)
         read = [name for name, facts in picture.snapshot.nodes.items() if facts.unreachable is None]
         hostkeys.pin_first(self._site.fleet, read, book)

@@ -139,6 +139,10 @@ class Journal:
         row = self._one(tables.generations, slot=slot)
         return int(row.generation) if row is not None else None
 
+    def generations(self) -> dict[str, int]:
+        """Slot → generation, of every slot ever seen."""
+        return {row.slot: int(row.generation) for row in self._all(tables.generations, tables.generations.c.slot)}
+
     def record_generation(self, slot: str, generation: int) -> None:
         """Note which generation stands in a slot."""
         self._replace(tables.generations, {"slot": slot}, generation=generation, at=time.time())
