@@ -69,7 +69,8 @@ $(DEBIAN): | $(VENV)
 
 # Writes the hashed requirement files from pyproject.toml, keeping the pins that they hold; UPGRADE=1 takes the newest.
 COMPILE = uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
-requirements: $(VENV)
+requirements:
+	test -x $(BIN)/uv || requirements/venv.sh $(PYTHON)
 	$(COMPILE) pyproject.toml -o requirements/base.txt
 	$(COMPILE) --all-extras pyproject.toml -o requirements/all.txt
 	for group in uv go kubectl; do $(COMPILE) --group pyproject.toml:$$group -o requirements/$$group.txt; done

@@ -30,3 +30,13 @@ export DEBIAN_FRONTEND=noninteractive
 # An unreachable foreign source must not stop what Debian's own can serve.
 apt-get -q -o Acquire::Retries=3 update || echo "apt-get update had errors; going on with what it has" >&2
 apt-get -q -y -o Dpkg::Use-Pty=0 --no-install-recommends install "${missing[@]}" </dev/null
+
+# Nor may it start with the machine: who wanted an SSH server here had it before.
+if [[ " ${missing[*]} " == *" openssh-server "* ]]; then
+    if command -v systemctl >/dev/null; then
+        systemctl disable --quiet ssh.service ssh.socket 2>/dev/null || echo "could not disable ssh.service" >&2
+    fi
+    if command -v update-rc.d >/dev/null; then
+        update-rc.d ssh disable
+    fi
+fi
