@@ -63,12 +63,25 @@ class Judged:
     why: str
 
 
-def standing(node: Node, facts: NodeFacts | None, registration: Registration, *, admitted_before: bool) -> Judged:
+def standing(
+    node: Node,
+    facts: NodeFacts | None,
+    registration: Registration,
+    *,
+    admitted_before: bool,
+    replacing: bool = False,
+) -> Judged:
     """Whose ``node`` is.
 
     ``facts`` is None or unreachable when the node was not read; ``admitted_before``
-    says whether the journal holds an admission of this very machine.
+    says whether the journal holds an admission of this very machine; ``replacing``
+    whether a replacement of its slot was begun and not closed.
     """
+    if replacing:
+        # Its machine may be half exchanged, and only equality with the predecessor lets it in.
+        return Judged(
+            Standing.OUT_OF_SERVICE, f"is being replaced: `lockstep replace FLEET {node.name}` goes on with it"
+        )
     if node.state in (NodeState.REPAIR, NodeState.HELD):
         holder = f" by {node.holder}" if node.holder else ""
         return Judged(Standing.OUT_OF_SERVICE, f"declared {node.state}{holder}")

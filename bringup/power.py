@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from inventory.model import Bmc, Node
 from lockstep.base import errors, limits
 
-__all__ = ["PowerDriver", "driver_of", "is_off"]
+__all__ = ["PowerDriver", "check_complete", "driver_of", "is_off"]
 
 POLL_SECONDS: Final = 0.5
 
@@ -52,6 +52,14 @@ def driver_of(node: Node) -> PowerDriver:
             f"bmc driver `{node.bmc.driver}` is not supported yet", place=node.name, hint="`command` is"
         )
     return _Command(node, node.bmc)
+
+
+def check_complete(node: Node) -> None:
+    """Raise `errors.InputError` when the BMC cannot re-image: better before the power is off than after."""
+    if node.bmc is not None and not node.bmc.reimage:
+        raise errors.InputError(
+            f"the bmc of {node.name} has no `reimage` command", place=node.name, hint="give `reimage: [PROGRAM, …]`"
+        )
 
 
 class _Command:

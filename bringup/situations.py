@@ -91,6 +91,7 @@ class _Shared:
         self._admitted = book.admissions()
         self._interrupted = book.runs.interrupted()
         self._fences = book.fences()
+        self._replacing = book.runs.open_replacements()
         self._staged = book.runs.done(Stage.VERIFY)
         self._locks = assignments.Locks(book, lock)
 
@@ -105,6 +106,7 @@ class _Shared:
             facts,
             self._registration(node),
             admitted_before=before is not None and (serial is None or before.serial == serial),
+            replacing=node.slot in self._replacing,
         )
         unfinished = None
         if facts is not None and facts.unreachable is None:

@@ -46,19 +46,17 @@ class Worker:
         facts: Mapping[NodeName, NodeFacts],
         before: Mapping[NodeName, str | None],
         *,
-        leased: bool = False,
+        held: journal.Held | None = None,
     ) -> WaveResult:
-        """Run the wave. ``leased``: the caller holds the leases of all its nodes already.
+        """Run the wave. ``held``: leases on all its nodes, when the caller holds them already.
 
         Raises only what stops the whole run: `errors.EngineError` of the journal, and interrupts.
         """
         result = WaveResult()
         members = [Member(plan, facts[plan.node.name], before.get(plan.node.name)) for plan in plans]
         with contextlib.ExitStack() as stack:
-            if not leased:
+            if held is None:
                 members, held = self._lease(members, result, stack)
-            else:
-                held = None
             members = self._vacate(members, result)
             self._assign(members)
             for stage, act in self._acts():

@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
+    from bringup.replace import Replaced
     from bringup.results import Event, PoolResult
 
-__all__ = ["Show", "print_result"]
+__all__ = ["Show", "print_replaced", "print_result"]
 
 _QUIET = frozenset({"in-step", "admitted", "mended", "staged", "adopted"})
 """Outcomes that are counted; every other node is named."""
@@ -71,3 +72,19 @@ def print_result(result: PoolResult) -> None:
                 console.print(f"    {escape(reason)}", soft_wrap=True)
     for note in result.notes:
         console.print(f"  note: {escape(note)}", soft_wrap=True)
+
+
+def print_replaced(done: Replaced) -> None:
+    """How a replacement ended, and the fleet file's change as a patch when it was not written."""
+    console = Console(highlight=False)
+    console.print(
+        f"{escape(done.node)}: replaced, generation {done.generation}, serial {escape(done.serial or 'unknown')},"
+        f" lock {done.lock[:16]}, {done.seconds:.0f} s to repair",
+        soft_wrap=True,
+    )
+    for note in done.notes:
+        console.print(f"  note: {escape(note)}", soft_wrap=True)
+    if done.changes.written:
+        console.print(f"  {escape(str(done.changes.path))}: generation {done.generation} written")
+    elif done.changes.patch:
+        print(done.changes.patch, end="")

@@ -144,6 +144,13 @@ class Runs:
             tuple(values.ReplacementStep(step.name, step.at, json.loads(step.detail)) for step in done),
         )
 
+    def open_replacements(self) -> frozenset[str]:
+        """Slots whose replacement has not ended."""
+        table = tables.replacements
+        query = sqlalchemy.select(table.c.slot).where(table.c.fleet == self._fleet, table.c.ended.is_(None))
+        with self._database.read() as database:
+            return frozenset(row.slot for row in database.execute(query))
+
     def step_done(self, replacement: int, name: str, detail: Mapping[str, str] | None = None) -> None:
         """Record a step as done, with what later steps need; a second record of the same step changes nothing."""
         table = tables.replacement_steps
