@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import hardware, repository
+from lab import hardware, liveness, repository
 from lab.spec import LabNode
 from lockstep.base import errors
 
@@ -51,31 +51,15 @@ class NodeStatus:
     serial: str
 
 
-def folder(state: Path, name: str) -> Path:
-    """The node's folder."""
-    return state / "nodes" / name
-
-
-def _marked(file: Path) -> tuple[int, str] | None:
-    """(pid, mark) of a pid file whose process lives and carries the mark in its arguments."""
-    try:
-        pid, mark = file.read_text().split()
-        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError, ValueError):
-        return None
-    # The mark is random and new for every start: a recycled pid cannot carry it.
-    return (int(pid), mark) if mark.encode() in arguments else None
+folder = liveness.folder
+alive = liveness.alive
+_marked = liveness.marked
 
 
 def pid1(state: Path, name: str) -> int | None:
     """Host pid of the node's pid 1; None while it is off."""
     found = _marked(folder(state, name) / "pid1")
     return found[0] if found else None
-
-
-def alive(state: Path, node: str) -> bool:
-    """Whether the node's pid 1 lives now. Two small reads."""
-    return pid1(state, node) is not None
 
 
 def boot_id(state: Path, name: str) -> str | None:
@@ -155,6 +139,8 @@ def power_on(state: Path, node: LabNode, lower: Sequence[Path], guest: Path, dis
     """Start the node's supervisor unless it runs; True when it was started. Does not wait for sshd."""
     home = folder(state, node.name)
     with _held(state, node.name):
+        # A supervisor without pid 1 is between two boots, or about to end: soon it is one of the two.
+        _until(lambda: not _marked(home / "supervisor.pid") or _marked(home / "pid1"), "neither on nor off", home)
         if _marked(home / "supervisor.pid"):
             return False
         values = {
