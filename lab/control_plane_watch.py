@@ -85,7 +85,7 @@ def turn(api: Api, alive: Callable[[str], bool]) -> None:
 
 def main(state: Path, owner: str) -> int:
     """Go round until told to end, or until the owner is gone; then end everything else first."""
-    from lab import control_plane, nodes
+    from lab import control_plane, liveness
 
     folder = state / "control-plane"
     told = threading.Event()
@@ -102,7 +102,7 @@ def main(state: Path, owner: str) -> int:
             return 0
         try:
             api = api or Api(folder / "watcher.kubeconfig")
-            turn(api, lambda node: nodes.alive(state, node))
+            turn(api, lambda node: liveness.alive(state, node))
         except (OSError, http.client.HTTPException) as error:
             # The API server is starting, stopping or restarting: its own health says so.
             log.info("%s", error)

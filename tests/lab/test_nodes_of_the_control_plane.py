@@ -97,6 +97,7 @@ def test_a_lost_gpu_leaves_the_slice_with_a_new_generation(cluster: Cluster, mac
 
 def test_a_dead_node_turns_not_ready_and_comes_back(cluster: Cluster, machine: Machine) -> None:
     cluster.wait_ready(machine.name)
+    cluster.admit(machine.name, "ab" * 32)
     machine.power_off()
     until(lambda: (node := cluster.node(machine.name)) and not node.ready, "a dead node is still Ready", seconds=90)
     node = cluster.node(machine.name)
@@ -104,7 +105,7 @@ def test_a_dead_node_turns_not_ready_and_comes_back(cluster: Cluster, machine: M
     assert node.ready is None
     assert "lab.lockstep.dev/alive" not in node.labels
     machine.power_on()
-    cluster.wait_ready(machine.name)
+    assert cluster.wait_ready(machine.name).in_step is True
 
 
 def test_a_kubelet_that_starts_again_keeps_taints_and_does_not_tell_of_gpus_twice(
