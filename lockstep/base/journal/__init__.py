@@ -1,10 +1,12 @@
 """The journal: pools, locks, runs, leases, admissions, generations, host keys, fences. SQLite, or any SQLAlchemy URL.
 
-May import: the standard library, SQLAlchemy, `lockstep.base`.
+May import: the standard library, SQLAlchemy, `lockstep.base`. Importing it is cheap:
+SQLAlchemy comes in with the first journal that is opened.
 """
 
-from lockstep.base.journal.leases import Held, Leases
-from lockstep.base.journal.store import Journal, open_for, open_if_there
+from typing import TYPE_CHECKING
+
+from lockstep.base.journal.opening import open_for, open_if_there
 from lockstep.base.journal.values import (
     Admission,
     Assignment,
@@ -18,6 +20,10 @@ from lockstep.base.journal.values import (
     Replacement,
     ReplacementStep,
 )
+
+if TYPE_CHECKING:
+    from lockstep.base.journal.leases import Held, Leases
+    from lockstep.base.journal.store import Journal
 
 __all__ = [
     "Admission",
@@ -37,3 +43,13 @@ __all__ = [
     "open_for",
     "open_if_there",
 ]
+
+_LATE = {"Held": "leases", "Leases": "leases", "Journal": "store"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_LATE[name]}"), name)

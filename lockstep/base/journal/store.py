@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -12,27 +11,9 @@ from typing import Any
 
 import sqlalchemy
 
-from lockstep.base import settings as settings_module
 from lockstep.base.journal import connection, leases, runs, tables, values
 
-__all__ = ["Journal", "open_for", "open_if_there"]
-
-
-def open_for(settings: settings_module.Settings, fleet: str) -> Journal:
-    """The journal of ``fleet`` in `settings.state`/journal.db, made when missing, or at the URL in LOCKSTEP_JOURNAL."""
-    return Journal(_place(settings), fleet)
-
-
-def open_if_there(settings: settings_module.Settings, fleet: str) -> Journal | None:
-    """As `open_for`, but None where no journal exists yet: a reader leaves nothing behind."""
-    place = _place(settings)
-    if isinstance(place, Path) and not place.is_file():
-        return None
-    return Journal(place, fleet)
-
-
-def _place(settings: settings_module.Settings) -> Path | str:
-    return os.environ.get("LOCKSTEP_JOURNAL") or settings.state / "journal.db"
+__all__ = ["Journal"]
 
 
 class Journal:
