@@ -6,7 +6,7 @@ Pure: from a `reading.Reading` to values that the reports (`report`, `report_jun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bringup.reading import Reading
@@ -16,14 +16,26 @@ from lockstep.base.names import NodeName
 from pinsets.facts import Coordinate, NodeFacts
 from pinsets.findings import Comparison, Finding, NodeVerdict, Severity, Verdict
 
-__all__ = ["Audit", "FailOn", "Group", "PoolAudit", "deviations", "exit_code", "of_fleet", "of_hosts"]
+__all__ = [
+    "Audit",
+    "FailOn",
+    "Group",
+    "PoolAudit",
+    "common_set",
+    "deviations",
+    "exit_code",
+    "of_fleet",
+    "of_hosts",
+    "rows",
+]
 
 FailOn = frozenset[Severity]
 """Severities that count as drift besides those that always do."""
 
 _ALWAYS = frozenset(Severity) - {Severity.WARN, Severity.INFO}
 _UNKNOWN = (Verdict.UNREACHABLE, Verdict.UNREADABLE)
-_UNKNOWN_FINDINGS = ("unreachable", "unreadable", "not-read", "no-lock", "domain.unreadable")
+_UNKNOWN_WORDS = frozenset({"unreachable", "unreadable", "not-read", "no-lock"})
+"""Parts of a finding's id that say that something was not measured: ``unreadable.driver``, ``instance.unreadable``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +123,7 @@ def exit_code(audit: Audit, *, strict: bool = False, fail_on: FailOn = frozenset
 
 def _counts(finding: Finding, pool: PoolAudit, fail_on: FailOn) -> bool:
     """Whether a finding is drift: severe enough, about what was measured, and about a node in service."""
-    if finding.severity not in _ALWAYS | fail_on or finding.id.startswith(_UNKNOWN_FINDINGS):
+    if finding.severity not in _ALWAYS | fail_on or not _UNKNOWN_WORDS.isdisjoint(finding.id.split(".")):
         return False
     serving = pool.comparison.nodes
     # In step with the lock it comes from: what differs from the new one is the roll-out's work, not drift.
@@ -164,6 +176,26 @@ def _swap(nodes: Mapping[NodeName, NodeVerdict], swapped: Mapping[int, Finding])
         else node
         for name, node in nodes.items()
     }
+
+
+def rows(findings: Sequence[Finding]) -> list[tuple[str, Finding]]:
+    """Findings as rows for people: those that differ only in layer or instance share one, with all their coordinates."""
+    merged: dict[tuple[object, ...], tuple[list[str], Finding]] = {}
+    for finding in findings:
+        coordinate = finding.coordinate
+        key = (
+            finding.id,
+            finding.severity,
+            coordinate.component if coordinate is not None else None,
+            finding.nodes,
+            finding.expected,
+            finding.observed,
+            finding.cause,
+            finding.remedy,
+        )
+        places, _ = merged.setdefault(key, ([], finding))
+        places.append(str(coordinate) if coordinate is not None else finding.id)
+    return [(" ".join(places), finding) for places, finding in merged.values()]
 
 
 def common_set(comparison: Comparison) -> list[tuple[str, str, tuple[str, ...]]]:

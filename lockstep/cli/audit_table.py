@@ -103,10 +103,10 @@ def _findings(console: Console, findings: Sequence[Finding]) -> None:
         return
     console.print(Text("  findings", style="bold"))
     table = _table("severity", "coordinate", "nodes", "expected", "observed", "cause", "remedy")
-    for finding in findings:
+    for places, finding in audit.rows(findings):
         table.add_row(
             Text(finding.severity, style="red" if finding.severity in _SERIOUS else "yellow"),
-            Text(str(finding.coordinate) if finding.coordinate is not None else finding.id),
+            Text(places.replace(" ", "\n")),
             Text(_short(hostranges.fold(finding.nodes))),
             Text(finding.expected),
             Text(finding.observed),
@@ -140,7 +140,8 @@ def _end(console: Console, found: audit.Audit, code: errors.ExitCode) -> None:
 def _table(*heads: str) -> Table:
     table = Table(box=None, show_header=bool(heads), pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for head in heads or ("", "", ""):
-        table.add_column(head, overflow="fold")
+        # A coordinate cut in two cannot be copied.
+        table.add_column(head, overflow="fold", no_wrap=head in ("severity", "coordinate"))
     return table
 
 
