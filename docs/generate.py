@@ -17,6 +17,7 @@ import pydantic
 import typer.main
 from pydantic import BaseModel
 
+from bringup import report as audit_report
 from inventory import model as inventory_model
 from lockstep.base import errors
 from lockstep.cli import main
@@ -117,6 +118,8 @@ def schemas() -> dict[str, str]:
     for name, kind in SCHEMAS.items():
         schema = pydantic.TypeAdapter(kind).json_schema()
         texts[f"schemas/{name}.schema.json"] = json.dumps(schema, indent=2, sort_keys=True) + "\n"
+    written = audit_report.AuditReport.model_json_schema(mode="serialization")
+    texts["schemas/audit.schema.json"] = json.dumps(written, indent=2, sort_keys=True) + "\n"
     return texts
 
 
