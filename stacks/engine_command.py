@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import IO
 
+import semver
 from pulumi import automation
 from pulumi.automation.errors import create_command_error
 
-from lockstep.base import programs
+from lockstep.base import errors, programs
 
 __all__ = ["EngineCommand"]
 
@@ -32,9 +33,21 @@ class EngineCommand(automation.PulumiCommand):
     """
 
     def __init__(self) -> None:
-        self.path = str(programs.find("pulumi"))
-        super().__init__()
-        self.command = self.path
+        # Not the base class's: it runs whatever `pulumi` is on PATH, and downloads are its other way.
+        self.command = str(programs.find("pulumi"))
+        said = subprocess.run(
+            [self.command, "version"],
+            env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        try:
+            self.version = semver.VersionInfo.parse(said.stdout.strip().removeprefix("v"))
+        except ValueError as error:
+            raise errors.EngineError(
+                f"pulumi does not say its version: {(said.stdout + said.stderr).strip()!r}", place=self.command
+            ) from error
 
     def run(
         self,
@@ -49,7 +62,7 @@ class EngineCommand(automation.PulumiCommand):
         tether = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
         environment = {**os.environ, **additional_env, "PULUMI_AUTOMATION_API": "true"}
         with subprocess.Popen(
-            [*tether, self.path, "--non-interactive", *args],
+            [*tether, self.command, "--non-interactive", *args],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,

@@ -57,7 +57,7 @@ def variables(place: Place, where: settings.Settings, environ: Mapping[str, str]
     chosen: dict[str, str] = {"LOCKSTEP_STATE": str(place.state), **place.extra}
     if not place.fixed:
         chosen |= {name: environ[name] for name in ("LOCKSTEP_STATE", "KUBECONFIG") if name in own}
-        if "KUBECONFIG" in chosen:
+        if chosen.get("KUBECONFIG"):
             chosen["KUBECONFIG"] = os.path.abspath(os.path.expanduser(chosen["KUBECONFIG"]))
     state = Path(chosen["LOCKSTEP_STATE"]).absolute()
     backend = state / "pulumi"
@@ -69,7 +69,7 @@ def variables(place: Place, where: settings.Settings, environ: Mapping[str, str]
     if not any(name in own for name in _PASSPHRASES):
         # No secret is in the state, so the passphrase guards nothing; it is empty in every environment.
         chosen["PULUMI_CONFIG_PASSPHRASE"] = ""
-    if "KUBECONFIG" in chosen:
+    if chosen.get("KUBECONFIG"):
         link_kubernetes_plugin(Path(chosen["PULUMI_HOME"]))
     marked = [f"{name}={chosen[name]}" for name in (*_USERS, *_PASSPHRASES) if name in chosen and name not in own]
     path = [str(checkout / ".venv" / "bin")]

@@ -94,9 +94,9 @@ def _lab_place(name: str, where: settings.Settings) -> exports.Place:
     state = Path(exported["LOCKSTEP_STATE"])
     if not any(nodes.alive(state, node.name) for node in spec.read(state).nodes):
         raise errors.InputError(f"lab {name} is not running", place=str(state), hint=remedy)
-    # A lab without a control plane has no kubeconfig, and is an environment without a cluster.
+    # A lab without a control plane is an environment without a cluster, whatever cluster the user works with else.
     kubeconfig = Path(exported["KUBECONFIG"])
-    return exports.Place(state, {"KUBECONFIG": str(kubeconfig)} if kubeconfig.is_file() else {}, fixed=True)
+    return exports.Place(state, {"KUBECONFIG": str(kubeconfig) if kubeconfig.is_file() else ""}, fixed=True)
 
 
 def checkout_path(path: Path, where: settings.Settings) -> Path:

@@ -98,10 +98,8 @@ def _live(fleet: model.Fleet, pool: model.Pool, said: words.Words, where: settin
     from bringup import engine, joining
 
     def heard(event: pool_results.Event) -> None:
-        line = _line(event)
-        voice.status(line)
-        if event.node is None or event.done is not None:
-            voice.say(line)
+        # What a pool begins stays in the output; each step inside a stage is shown while it lasts.
+        (voice.say if event.stage is None else voice.status)(_line(event))
 
     cluster = joining.from_environment(where, os.environ)
     result = engine.bring_into_step(fleet, pool, where, said, heard, joining=cluster)
@@ -137,6 +135,7 @@ def told(pool: model.Pool, result: pool_results.PoolResult) -> Acted:
 
 
 def _line(event: pool_results.Event) -> str:
-    share = f" {event.done}/{event.total}" if event.done is not None and event.total is not None else ""
+    share = f"{event.done} of {event.total} done" if event.done is not None and event.total is not None else None
     head = " ".join(part for part in (event.stage, event.node) if part)
-    return f"{head}{share}: {event.text}" if head or share else event.text
+    text = f"{head}: {event.text}" if head else event.text
+    return f"{text} ({share})" if share else text
