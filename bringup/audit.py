@@ -179,7 +179,7 @@ def _swap(nodes: Mapping[NodeName, NodeVerdict], swapped: Mapping[int, Finding])
 
 
 def rows(findings: Sequence[Finding]) -> list[tuple[str, Finding]]:
-    """Findings as rows for people: those that differ only in layer or instance share one, with all their coordinates."""
+    """Findings as rows for people: those that differ only in layer or instance share one, with all coordinates."""
     merged: dict[tuple[object, ...], tuple[list[str], Finding]] = {}
     for finding in findings:
         coordinate = finding.coordinate

@@ -249,6 +249,8 @@ def _short(read: _Read, name: str) -> str | None:
 
 def _gpu_attributes(smi: nvidia.Smi, slots: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """``gpus``: those that answer, in slot order; a GPU that fell off the bus is not among them."""
+    # What the user-mode side says: another number than the loaded module's means that the libraries were exchanged.
+    yield from ((key, value) for key, value in (("smi.driver", smi.driver), ("smi.cuda", smi.cuda)) if value)
     named = [(_slot(gpu.address, slots), gpu) for gpu in smi.gpus]
     order = {slot: index for index, slot in enumerate(slots.values())}
     named.sort(key=lambda pair: (order.get(pair[0], len(order)), pair[0]))
