@@ -114,7 +114,9 @@ class Ledger:
         return records.reserved(record, hold)
 
     async def confirm(self, claim: str, epochs: Epochs) -> None:
-        """Bind the hold: the cluster allocated its devices. Idempotent.
+        """Bind the hold: from now on the cluster may allocate its devices, and no deadline ends it. Idempotent.
+
+        Call it before the pod's gate is lifted: an expired hold must not be allocated late.
 
         Raises `StaleEpochError` when the hold ended meanwhile: then nothing is bound.
         """
@@ -197,10 +199,13 @@ class Ledger:
         await self._update(domain, functools.partial(_cut_mark, claim=hold.claim, epoch=hold.epoch))
         return True
 
-    async def rebuild(self, bound: Iterable[Bound]) -> Rebuilt:
-        """Make the ledger agree with the API's allocated claims; call it before serving after a restart.
+    async def rebuild(self, bound: Iterable[Bound], *, dead: Callable[[str], bool] = lambda owner: True) -> Rebuilt:
+        """Make the ledger agree with the API's allocated claims; call it before serving after a restart,
+        under the engine's lease (a second rebuild with an older listing would bring back what the first one ended).
 
-        Unbound holds stay: they may be another live planner's, and end by their deadline.
+        Bound holds unknown to the API drain if ``dead`` says that their owner is gone (default:
+        this is the only planner): a live one may be about to allocate. Unbound holds stay and
+        end by their deadline.
         """
         listed = list(bound)
         known: dict[str, set[str]] = {}
@@ -220,7 +225,8 @@ class Ledger:
         for domain in await self._store.domains():
             record, _ = await self._store.read(domain)
             for claim, hold in record.holds.items():
-                if hold.state is not State.HELD and claim not in known.get(domain, set()):
+                orphan = hold.state is State.BOUND and claim not in known.get(domain, set()) and dead(hold.owner)
+                if orphan:
                     draining.add(claim)
                     await self._update(domain, functools.partial(_follow, hold=hold, state=State.DRAINING))
         return Rebuilt(
