@@ -44,12 +44,15 @@ def small(tmp_path: Path, checkout: Path) -> settings_module.Settings:
 Build = Callable[..., "subprocess.Popen[str]"]
 
 
+@pytest.fixture(scope="session")
+def compiled(go: toolchain.Go) -> str:
+    """The user's compiler cache: it holds the standard library, a second instead of a minute."""
+    return subprocess.run([go.path, "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 @pytest.fixture
-def build(small: settings_module.Settings, go: toolchain.Go) -> Build:
+def build(small: settings_module.Settings, go: toolchain.Go, compiled: str) -> Build:
     """Starts `lockstep tools build` on the small checkout in a process of its own."""
-    query = [go.path, "env", "GOCACHE"]
-    # The user's compiler cache holds the standard library: a second instead of a minute.
-    compiled = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
 
     def start(*names: str, prefix: tuple[str, ...] = (), **environ: str) -> subprocess.Popen[str]:
         env = {
