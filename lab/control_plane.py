@@ -210,17 +210,17 @@ def _wait_healthy(plan: plans.Plan, program: plans.Program) -> None:
     limit = time.monotonic() + READY_SECONDS
     while reason := plans.health(plan, program.name):
         if not processes.lives(processes.read(record)):
-            raise errors.EngineError(
-                f"{program.name} ended at its start; its last lines:\n{processes.last_lines(log)}", place=str(log)
-            )
+            break
         if time.monotonic() > limit:
             raise errors.EngineError(
                 f"{program.name} is not healthy after {READY_SECONDS:.0f} s: {reason}", place=str(log)
             )
         time.sleep(0.1)
-    # A program left over from elsewhere would answer too; ours must be the one that lives.
+    # Asked even when something answers: a program left over from elsewhere on that port would, too.
     if not processes.lives(processes.read(record)):
-        raise errors.EngineError(f"{program.name} ended, and another program answers on its port {program.port}")
+        raise errors.EngineError(
+            f"{program.name} ended at its start; its last lines:\n{processes.last_lines(log)}", place=str(log)
+        )
 
 
 def _record_path(folder: Path, name: str) -> Path:

@@ -148,7 +148,8 @@ def _write_pki(pki: Pki) -> None:
 
     def save_key(path: Path) -> ec.EllipticCurvePrivateKey:
         key = ec.generate_private_key(ec.SECP256R1())
-        encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        # The API server takes no PKCS#8 for the key of service accounts.
+        encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
         files.write_private(path, key.private_bytes(encoding, form, serialization.NoEncryption()))
         return key
 

@@ -15,10 +15,10 @@ from pydantic import SecretStr
 
 from lab import control_plane_credentials as credentials
 from lab import control_plane_ports as ports
+from lab.control_plane_watch import ALIVE_LABEL
 from lockstep.base import programs
 
 __all__ = [
-    "ALIVE_LABEL",
     "GRACE_SECONDS",
     "LEASE_SECONDS",
     "NAMES",
@@ -30,8 +30,6 @@ __all__ = [
     "scheduler_configuration",
 ]
 
-ALIVE_LABEL = "lab.lockstep.dev/alive"
-"""On Nodes whose lab node lives; kwok serves only Nodes that carry it with the value ``true``."""
 LEASE_SECONDS = 20
 """Life of a Node's lease; kwok renews it at a quarter of that."""
 GRACE_SECONDS = 20

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from lab import control_plane_processes as processes
-from lab.control_plane_programs import ALIVE_LABEL
 from lockstep.base import errors
 
-__all__ = ["Api", "main", "turn"]
+__all__ = ["ALIVE_LABEL", "Api", "main", "turn"]
 
+ALIVE_LABEL = "lab.lockstep.dev/alive"
+"""On Nodes whose lab node lives; kwok serves only Nodes that carry it with the value ``true``."""
 PERIOD_SECONDS = 1.0
 """Far below the Node lease: a lab node that reboots in two seconds never turns NotReady, as a real one."""
 ASK_SECONDS = 5.0
@@ -49,7 +50,8 @@ class Api:
         # resourceVersion=0: from the API server's own cache, which costs etcd nothing.
         answer = self._ask("GET", "/api/v1/nodes?resourceVersion=0", {"Accept": kind})
         return {
-            item["metadata"]["name"]: item["metadata"].get("labels", {}).get(ALIVE_LABEL) for item in answer["items"]
+            item["metadata"]["name"]: item["metadata"].get("labels", {}).get(ALIVE_LABEL)
+            for item in answer["items"] or ()  # an empty list is sent as null
         }
 
     def label(self, node: str, value: str | None) -> None:
@@ -85,7 +87,7 @@ def turn(api: Api, alive: Callable[[str], bool]) -> None:
 
 def main(state: Path, owner: str) -> int:
     """Go round until told to end, or until the owner is gone; then end everything else first."""
-    from lab import control_plane, liveness
+    from lab import liveness
 
     folder = state / "control-plane"
     told = threading.Event()
@@ -94,6 +96,8 @@ def main(state: Path, owner: str) -> int:
     api: Api | None = None
     while not told.wait(PERIOD_SECONDS):
         if owner and not _lives(owner):
+            from lab import control_plane  # not before: its imports would double the watcher's memory
+
             log.info("process %s, which owns this control plane, is gone", owner)
             try:
                 control_plane.stop(state, log.info, spare=os.getpid())
