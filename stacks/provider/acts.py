@@ -48,10 +48,10 @@ Act = Callable[[model.Fleet, model.Pool, Voice], Acted]
 
 def preflight(fleet: model.Fleet, pool: model.Pool, where: settings.Settings) -> None:
     """Everything that refuses the whole run, touching nothing. Raises `errors.LockstepError`."""
-    from bringup import engine
+    from bringup import preflight as checks
 
     # A preview may use stored facts; acts refuse them by themselves.
-    engine.preflight(fleet, pool, where, replace(spoken(os.environ), facts=None))
+    checks.preflight(fleet, pool, where, replace(spoken(os.environ), facts=None))
 
 
 def spoken(environ: Mapping[str, str]) -> words.Words:
@@ -66,14 +66,14 @@ def spoken(environ: Mapping[str, str]) -> words.Words:
     return found
 
 
-def bring(read: sweeps.Read, where: settings.Settings) -> Act:
+def bring(read: sweeps.Read, waiting: sweeps.Waiting, where: settings.Settings) -> Act:
     """The real act: live, or only a check of the stored facts with LOCKSTEP_FACTS."""
 
     def act(fleet: model.Fleet, pool: model.Pool, voice: Voice) -> Acted:
         said = spoken(os.environ)
         try:
             if os.environ.get("LOCKSTEP_FACTS", "ssh") not in ("", "ssh"):
-                return _from_stored_facts(fleet, pool, read, voice)
+                return _from_stored_facts(fleet, pool, read, waiting, voice)
             return _live(fleet, pool, said, where, voice)
         except errors.LockstepError as error:
             refused = results.PoolOutcome(str(pool.name), error.exit_code, error=error.diagnostics())
@@ -83,9 +83,12 @@ def bring(read: sweeps.Read, where: settings.Settings) -> Act:
     return act
 
 
-def _from_stored_facts(fleet: model.Fleet, pool: model.Pool, read: sweeps.Read, voice: Voice) -> Acted:
+def _from_stored_facts(
+    fleet: model.Fleet, pool: model.Pool, read: sweeps.Read, waiting: sweeps.Waiting, voice: Voice
+) -> Acted:
     """A pool that stored facts show in step needs no act; any other needs to be looked at first."""
-    skew = sweeps.of(pool, read(fleet, voice.status))
+    found = read(fleet, voice.status)
+    skew = sweeps.of(pool, found, waiting(fleet, pool, found))
     if skew:
         raise errors.RefusedError(
             f"{len(skew)} nodes of {pool.name} are not in step, and acts need live facts", hint="unset LOCKSTEP_FACTS"

@@ -39,6 +39,7 @@ class Work:
     fleets: fleets.Fleets
     preflight: Callable[[model.Fleet, model.Pool], None]
     """Raises what refuses the whole run."""
+    waiting: sweeps.Waiting
 
     @classmethod
     def real(cls) -> Work:
@@ -46,7 +47,9 @@ class Work:
         where = settings.load()
         known = fleets.Fleets(where)
         read = sweeps.real(where)
-        return cls(where, read, acts.bring(read, where), known, lambda fleet, pool: acts.preflight(fleet, pool, where))
+        waiting = sweeps.real_waiting(where)
+        act = acts.bring(read, waiting, where)
+        return cls(where, read, act, known, lambda fleet, pool: acts.preflight(fleet, pool, where), waiting)
 
 
 class Provider(stubs.provider_grpc.ResourceProviderServicer):
@@ -54,7 +57,7 @@ class Provider(stubs.provider_grpc.ResourceProviderServicer):
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._sweeps = sweeps.Sweeps(work.fleets, work.read)
+        self._sweeps = sweeps.Sweeps(work.fleets, work.read, work.waiting)
         self._narrator = narrator.Narrator(None)
 
     # What the engine asks once.

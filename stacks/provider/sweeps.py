@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from inventory import model
 from lockstep.base import errors, settings
-from lockstep.base.names import PoolName
+from lockstep.base.names import NodeName, PoolName
 from pinsets import skew as skews
 from stacks import pools
 from stacks.provider import fleets
@@ -23,7 +23,7 @@ from stacks.provider import fleets
 if TYPE_CHECKING:
     from bringup import reading
 
-__all__ = ["ADMISSION", "Read", "Say", "Sweeps", "real"]
+__all__ = ["ADMISSION", "Read", "Say", "Sweeps", "Waiting", "of", "real", "real_waiting"]
 
 MAX_AGE_SECONDS = 120.0
 """A reading older than this is not shared any more: a person may have thought for long before saying yes."""
@@ -43,6 +43,10 @@ Read = Callable[[model.Fleet, Say], "reading.Reading"]
 """Reads a fleet; the real one is `real`."""
 
 
+Waiting = Callable[[model.Fleet, model.Pool, "reading.Reading"], Mapping[NodeName, str]]
+"""Says which in-step nodes of a pool still wait for their admission, and why; the real one is `real_waiting`."""
+
+
 @dataclass(slots=True)
 class _Started:
     at: float
@@ -52,9 +56,10 @@ class _Started:
 class Sweeps:
     """Shared readings by fleet reference."""
 
-    def __init__(self, known: fleets.Fleets, read: Read) -> None:
+    def __init__(self, known: fleets.Fleets, read: Read, waiting: Waiting) -> None:
         self._fleets = known
         self._read = read
+        self._waiting = waiting
         self._started: dict[str, _Started] = {}
 
     async def skew(self, reference: str, pool: str, say: Say) -> pools.Skew:
@@ -63,7 +68,7 @@ class Sweeps:
             fleet = await asyncio.to_thread(self._fleets.get, reference)
             declared = fleets.pool(fleet, pool)
             found = await self._shared(reference, fleet, say)
-            return of(declared, found)
+            return await asyncio.to_thread(lambda: of(declared, found, self._waiting(fleet, declared, found)))
         except errors.LockstepError as error:
             return {pool: {"unreadable": error.diagnostics().splitlines()[0]}}
 
@@ -80,32 +85,33 @@ class Sweeps:
         return await asyncio.shield(started.task)
 
 
-def of(pool: model.Pool, found: reading.Reading) -> pools.Skew:
-    """The skew of one pool out of a reading, nodes that still wait for admission included.
+def of(pool: model.Pool, found: reading.Reading, waiting: Mapping[NodeName, str]) -> pools.Skew:
+    """The skew of one pool out of a reading, nodes ``waiting`` for their admission included.
 
     Without the nodes declared in repair or held: nothing will be done about them, and a change that no `up` can make
     would hide those that it can. `lockstep audit` lists them apart.
     """
     comparison = found.comparisons[PoolName(pool.name)]
     skew: pools.Skew = {str(node): dict(entry) for node, entry in skews.of(comparison).items()}
+    for name, why in waiting.items():
+        skew.setdefault(str(name), {})[ADMISSION] = why
     for node in pool.nodes:
         if node.state in OUT_OF_SERVICE:
             skew.pop(str(node.name), None)
-            continue
-        verdict = comparison.nodes.get(node.name)
-        if verdict is None:
+        elif node.name not in comparison.nodes:
             skew[str(node.name)] = {"unreadable": "was not read"}
-        elif verdict.verdict.in_step and _waits(node, found):
-            skew.setdefault(str(node.name), {})[ADMISSION] = "not admitted yet"
     return pools.odd(skew)
 
 
-def _waits(node: model.Node, found: reading.Reading) -> bool:
-    """Only a node that is ours to bring up, so declared new, can still wait; others count as admitted."""
-    if node.spare or node.state is not model.NodeState.NEW:
-        return False
-    facts = found.snapshot.nodes.get(node.name)
-    return facts is not None and facts.admission is None
+def real_waiting(where: settings.Settings) -> Waiting:
+    """By the journal and the nodes' own admission files."""
+
+    def waiting(fleet: model.Fleet, pool: model.Pool, found: reading.Reading) -> Mapping[NodeName, str]:
+        from bringup import preflight
+
+        return preflight.unfinished(fleet, pool, found.snapshot, found.comparisons[PoolName(pool.name)], where)
+
+    return waiting
 
 
 def real(where: settings.Settings) -> Read:

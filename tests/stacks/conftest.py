@@ -88,6 +88,8 @@ class World:
         self.answer = acts.Acted({}, (), ())
         self.refusal: errors.LockstepError | None = None
         self.unreadable: errors.LockstepError | None = None
+        self.forbidden: errors.LockstepError | None = None
+        self.waiting: dict[NodeName, str] = {}
 
     def get(self, reference: str) -> model.Fleet:
         """In place of `fleets.Fleets`."""
@@ -100,6 +102,11 @@ class World:
         if self.unreadable is not None:
             raise self.unreadable
         return reading(of, self.deviations)
+
+    def preflight(self, of: model.Fleet, pool: model.Pool) -> None:
+        """In place of `bringup.preflight`."""
+        if self.forbidden is not None:
+            raise self.forbidden
 
     def act(self, of: model.Fleet, pool: model.Pool, voice: acts.Voice) -> acts.Acted:
         """In place of `bringup.engine`."""
@@ -127,7 +134,14 @@ def plugin(world: World) -> Iterator[Any]:
 
     async def serve() -> None:
         listening = grpc.aio.server()
-        work = server.Work(world.where, world.read, world.act, world, lambda of, pool: None)  # type: ignore[arg-type]
+        work = server.Work(
+            world.where,
+            world.read,
+            world.act,
+            world,  # type: ignore[arg-type]
+            world.preflight,
+            lambda of, pool, found: world.waiting,
+        )
         stubs.provider_grpc.add_ResourceProviderServicer_to_server(server.Provider(work), listening)
         port = listening.add_insecure_port("127.0.0.1:0")
         await listening.start()

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from stacks.provider import acts, fleets, server
 from tests.stacks import conftest
 
 FOLDER = Path(os.environ["SCRIPT"])
+MENDING = threading.Lock()
+"""Pools are acted on side by side."""
 
 
 def read(fleet: model.Fleet, say: Any) -> Any:
@@ -40,15 +43,17 @@ def act(fleet: model.Fleet, pool: model.Pool, voice: acts.Voice) -> acts.Acted:
     if outcome.exists():
         skew, failures, warnings = json.loads(outcome.read_text())
         return acts.Acted(skew, tuple(failures), tuple(warnings))
-    left = json.loads((FOLDER / "deviations.json").read_text())
     mine = {node.name for node in pool.nodes}
-    (FOLDER / "deviations.json").write_text(json.dumps({node: what for node, what in left.items() if node not in mine}))
+    with MENDING:
+        left = json.loads((FOLDER / "deviations.json").read_text())
+        kept = {node: what for node, what in left.items() if node not in mine}
+        (FOLDER / "deviations.json").write_text(json.dumps(kept))
     return acts.Acted({}, (), ())
 
 
 if __name__ == "__main__":
     where = settings.load()
-    work = server.Work(where, read, act, fleets.Fleets(where), lambda fleet, pool: None)
+    work = server.Work(where, read, act, fleets.Fleets(where), lambda fleet, pool: None, lambda fleet, pool, found: {})
     asyncio.run(plugin.serve(os.getppid(), work))
     sys.stderr.flush()
     os._exit(0)

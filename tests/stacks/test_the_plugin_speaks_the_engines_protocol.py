@@ -8,7 +8,9 @@ import grpc
 import pytest
 from google.protobuf import empty_pb2
 
+from inventory import model
 from lockstep.base import errors
+from lockstep.base.names import NodeName
 from stacks.provider import acts, structs, stubs
 
 from .conftest import World, fleet
@@ -106,6 +108,17 @@ def test_a_node_that_was_not_read_is_never_echoed_from_old_state(plugin: Any, wo
     assert structs.plain(plugin.Read(request).properties)["skew"] == {"p-2": {"unreachable": "no answer in 30 s"}}
 
 
+def test_a_node_in_step_that_waits_for_its_admission_is_a_change(plugin: Any, world: World) -> None:
+    world.waiting = {NodeName("p-1"): "stage join was interrupted"}
+    assert read(plugin)["skew"] == {"p-1": {"admission": "stage join was interrupted"}}
+
+
+def test_nodes_out_of_service_are_no_change(plugin: Any, world: World) -> None:
+    world.fleet = fleet(("p", 3), ("q", 2), state=model.NodeState.REPAIR)
+    world.deviations = DEVIATES
+    assert read(plugin)["skew"] == {}
+
+
 def test_a_reading_that_fails_as_a_whole_says_so_and_keeps_the_preview_going(plugin: Any, world: World) -> None:
     world.unreadable = errors.InputError("the lock is stale")
     assert read(plugin)["skew"] == {"p": {"unreadable": "the lock is stale"}}
@@ -196,6 +209,12 @@ def test_a_refusal_fails_the_call_with_its_remedy(plugin: Any, world: World) -> 
 def test_delete_forgets_and_neither_reads_nor_acts(plugin: Any, world: World) -> None:
     plugin.Delete(stubs.provider.DeleteRequest(id="toy/p", urn=URN, properties=structs.struct(INPUTS)))
     assert (world.acted, world.sweeps) == ([], 0)
+
+
+def test_check_refuses_what_would_be_refused_before_anything_is_planned(plugin: Any, world: World) -> None:
+    world.forbidden = errors.RefusedError("pool p loses 3 of 5 nodes", hint="--shrink 3")
+    answer = plugin.Check(stubs.provider.CheckRequest(urn=URN, news=structs.struct(INPUTS)))
+    assert "--shrink 3" in answer.failures[0].reason
 
 
 def test_check_hands_the_inputs_back(plugin: Any) -> None:
