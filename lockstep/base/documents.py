@@ -1,7 +1,7 @@
 """YAML with positions → frozen pydantic models; every issue at once, with file and line.
 
-YAML is read by ruamel's safe, pure round-trip constructor: no tags are evaluated,
-duplicate keys are errors. Position of a value = line of its key (or its list item).
+YAML is read by `yamltrees`: no tags are evaluated, duplicate keys are errors.
+Position of a value = line of its key (or its list item).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Final, TypeVar, get_args
 import pydantic
 from pydantic import BaseModel, ConfigDict
 
-from lockstep.base import issues
+from lockstep.base import issues, yamltrees
 
 __all__ = ["PLACEHOLDER", "Document", "Model", "did_you_mean", "load", "parse", "place"]
 
-Loc = tuple[str | int, ...]
+Loc = yamltrees.Loc
 
 PLACEHOLDER: Final = "?"
 """Stands for a missing text in what `Document.partial` returns; no name may be this."""
@@ -97,26 +97,12 @@ class Document:
 
 
 def parse(text: str, path: str, report: issues.Report) -> Document | None:
-    """YAML text → `Document`; None when ``report`` got errors."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
-    reader = YAML(typ="rt", pure=True)
-    reader.allow_duplicate_keys = False
-    try:
-        tree = reader.load(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        report.error(path, mark.line + 1 if mark else None, f"not YAML: {error.problem or error.context}")
+    """YAML text → `Document`; None when the text cannot be read. Duplicate keys are errors in ``report`` beside it."""
+    before = len(report.errors)
+    read = yamltrees.read(text, path, report)
+    if read is None or (len(report.errors) > before and not isinstance(read[0], dict)):
         return None
-    except (YAMLError, ValueError, RecursionError) as error:
-        report.error(path, None, f"not YAML: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
-        return None
-    if tree is None:
-        report.error(path, 1, "the file is empty")
-        return None
-    lines: dict[Loc, int] = {}
-    return Document(path, _plain(tree, (), lines), lines)
+    return Document(path, *read)
 
 
 def load(path: Path, report: issues.Report, *, shown: str | None = None) -> Document | None:
@@ -129,38 +115,6 @@ def load(path: Path, report: issues.Report, *, shown: str | None = None) -> Docu
         report.error(name, None, f"cannot be read: {reason}")
         return None
     return parse(text, name, report)
-
-
-def _plain(tree: Any, loc: Loc, lines: dict[Loc, int]) -> Any:
-    """ruamel's tree as plain dicts, lists and scalars, noting lines on the way. Iterates anchors once per use."""
-    from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
-
-    if isinstance(tree, CommentedMap):
-        lines.setdefault(loc, tree.lc.line + 1)
-        result: dict[Any, Any] = {}
-        for key, value in tree.items():
-            name = key if isinstance(key, str) else str(key)
-            mark = tree.lc.data.get(key)
-            lines[(*loc, name)] = mark[0] + 1 if mark else tree.lc.line + 1
-            result[name] = _plain(value, (*loc, name), lines)
-        return result
-    if isinstance(tree, CommentedSeq):
-        lines.setdefault(loc, tree.lc.line + 1)
-        items = []
-        for index, value in enumerate(tree):
-            mark = tree.lc.data.get(index)
-            lines[(*loc, index)] = mark[0] + 1 if mark else tree.lc.line + 1
-            items.append(_plain(value, (*loc, index), lines))
-        return items
-    if isinstance(tree, TaggedScalar):
-        return str(tree.value)
-    if isinstance(tree, str):
-        return str(tree)
-    if isinstance(tree, bool) or tree is None:
-        return tree
-    if isinstance(tree, int):
-        return int(tree)
-    return float(tree) if isinstance(tree, float) else str(tree)
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
