@@ -10,7 +10,6 @@ from typing import Annotated
 
 import rich.console
 import rich.live
-import rich.table
 import rich.text
 import typer
 
@@ -74,13 +73,14 @@ def status(
         return
     if form != "table":
         raise typer.BadParameter(f"{form} is not table or json", param_hint="--format")
-    table = rich.table.Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("PROGRAM", "STATE", "NOTE", "WHERE"):
-        table.add_column(title, overflow="fold")
+    lines = [("PROGRAM", "STATE", "NOTE", "WHERE")]
     for row in rows:
         where = str(row.path) if row.path else f"lockstep tools build {row.module}"
-        table.add_row(row.name, str(row.state), row.note or "–", where)
-    rich.console.Console(highlight=False).print(table)
+        lines.append((row.name, str(row.state), row.note or "–", where))
+    name, state, note, _ = (max(len(line[column]) for line in lines) for column in range(4))
+    for line in lines:
+        # Paths are for copying: never folded to the width of a terminal.
+        print(f"{line[0]:{name}}  {line[1]:{state}}  {line[2]:{note}}  {line[3]}")
 
 
 def _plain(row: programs.Program) -> dict[str, str | None]:
