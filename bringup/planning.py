@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from bringup import needs
 from bringup.consent import Judged, Standing
@@ -14,7 +15,10 @@ from lockstep.base.names import ComponentName, NodeName
 from pinsets.findings import Finding, NodeVerdict, Severity, Verdict
 from pinsets.model import Component, Lock
 
-__all__ = ["Action", "NodePlan", "Situation", "plan_node"]
+__all__ = ["Action", "NodePlan", "Situation", "fence_candidates", "plan_node", "to_fence"]
+
+_DRIVERS: Final = frozenset({"driver", "amdgpu"})
+_FABRIC: Final = frozenset({"nvlink.domain"})
 
 
 class Action(enum.StrEnum):
@@ -95,10 +99,10 @@ def plan_node(situation: Situation, components: Mapping[ComponentName, Component
     if verdict is Verdict.PENDING_ROLLOUT:
         asked = needs.between(situation.before, situation.target, components)
     else:
-        asked = needs.of(_mendable(situation, ours), situation.target, components)
+        asked = needs.of(_mendable(situation, ours, components), situation.target, components)
     if situation.withheld and verdict is not Verdict.PENDING_ROLLOUT:
         return NodePlan(node, Action.COMMON_CAUSE, reasons=situation.withheld, adopt=adopt)
-    if verdict is Verdict.UNREADABLE and not (ours and asked.kinds):
+    if verdict is Verdict.UNREADABLE and not (asked.kinds and (ours or not _blind(situation, components))):
         return NodePlan(node, Action.UNREADABLE, reasons=_said(situation), adopt=adopt)
     return _mend(situation, asked, ours=ours, adopt=adopt)
 
@@ -149,12 +153,50 @@ def _after_driver(situation: Situation) -> tuple[Stage, ...]:
     return (*((Stage.JOIN,) if situation.joins else ()), Stage.VERIFY, Stage.ADMIT)
 
 
-def _mendable(situation: Situation, ours: bool) -> NodeVerdict:
-    """The verdict whose findings count: on a node of ours what cannot be read yet may only need the driver."""
-    if not ours:
-        return situation.verdict
-    readable = tuple(finding for finding in situation.verdict.findings if "unreadable" not in finding.id)
-    return NodeVerdict(situation.node.name, situation.verdict.verdict, readable, situation.verdict.lock)
+def _mendable(situation: Situation, ours: bool, components: Mapping[ComponentName, Component]) -> NodeVerdict:
+    """The verdict whose findings count: what only a wrong driver hides is readable after it is mended.
+
+    On a node of ours nothing that cannot be read yet stands in the way.
+    """
+    hidden = _behind_driver(situation, components)
+    kept = tuple(
+        finding
+        for finding in situation.verdict.findings
+        if not _is_unreadable(finding) or not (ours or finding in hidden)
+    )
+    return NodeVerdict(situation.node.name, situation.verdict.verdict, kept, situation.verdict.lock)
+
+
+def _blind(situation: Situation, components: Mapping[ComponentName, Component]) -> bool:
+    """Whether something could not be read that a wrong driver does not explain."""
+    hidden = _behind_driver(situation, components)
+    return any(_is_unreadable(finding) and finding not in hidden for finding in situation.verdict.findings)
+
+
+def _behind_driver(situation: Situation, components: Mapping[ComponentName, Component]) -> list[Finding]:
+    """Unreadable findings about what is read through the driver, where the driver itself deviates.
+
+    After an upgrade without a reboot, library and module differ and no vendor tool answers.
+    """
+    findings = situation.verdict.findings
+    deviates = any(
+        finding.coordinate is not None and finding.coordinate.component in _DRIVERS and not _is_unreadable(finding)
+        for finding in findings
+    )
+    if not deviates:
+        return []
+    return [finding for finding in findings if _is_unreadable(finding) and _through_driver(finding, components)]
+
+
+def _through_driver(finding: Finding, components: Mapping[ComponentName, Component]) -> bool:
+    if finding.coordinate is None:
+        return False
+    component = components.get(finding.coordinate.component)
+    return finding.coordinate.component in _FABRIC or (component is not None and component.instance == "gpu")
+
+
+def _is_unreadable(finding: Finding) -> bool:
+    return finding.id.startswith("unreadable.") or finding.id.endswith(".unreadable")
 
 
 def _said(situation: Situation) -> tuple[str, ...]:

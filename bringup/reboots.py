@@ -7,19 +7,34 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from bringup.transport.base import Outcome, Patience, Target, Transport
+from bringup.transport.base import Failure, Outcome, Patience, Target, Transport
 from lockstep.base import limits
 from lockstep.base.names import NodeName
 
-__all__ = ["wait_for_answer", "wait_for_boot"]
+__all__ = ["set_off", "wait_for_answer", "wait_for_boot"]
 
 SCRIPT: Final = "cat /proc/sys/kernel/random/boot_id\n"
+REBOOT: Final = "setsid sh -c 'sleep 1; shutdown -r now' </dev/null >/dev/null 2>&1 &\n"
+"""Detached and a moment later, so that the connection ends in order and an answer proves that it was set off."""
+
 POLL_SECONDS: Final = 1.0
 TRY_SECONDS: Final = 10.0
 """One look at one node; a machine that is going down may accept a connection and fall silent."""
 
 IsOff = Callable[[NodeName], bool]
 """Whether the machine is known to be powered off; False where nothing can tell."""
+
+
+def set_off(targets: Mapping[NodeName, Target], transport: Transport) -> dict[NodeName, str]:
+    """Tell every node to reboot; node → why it could not be told."""
+    answers = _run(targets, REBOOT, transport)
+    failed = {}
+    for node, answer in answers.items():
+        if not isinstance(answer, Outcome):
+            failed[node] = str(answer)
+        elif answer.status != 0:
+            failed[node] = f"the reboot could not be set off: {answer.stderr.decode('utf-8', 'replace').strip()[:200]}"
+    return failed
 
 
 def wait_for_boot(
@@ -85,13 +100,17 @@ def _is_new(seen: str | None, before: str | None) -> bool:
 
 
 def _look(targets: Mapping[NodeName, Target], transport: Transport) -> dict[NodeName, str | None]:
+    """The boot id of each node; None for one that does not answer."""
+    return {
+        node: answer.stdout.decode("ascii", "replace").strip() or None
+        if isinstance(answer, Outcome) and answer.status == 0
+        else None
+        for node, answer in _run(targets, SCRIPT, transport).items()
+    }
+
+
+def _run(targets: Mapping[NodeName, Target], script: str, transport: Transport) -> dict[NodeName, Outcome | Failure]:
     patience = Patience.within(TRY_SECONDS)
-
-    def one(target: Target) -> str | None:
-        answer = transport.run(target, SCRIPT, patience)
-        if not isinstance(answer, Outcome) or answer.status != 0:
-            return None
-        return answer.stdout.decode("ascii", "replace").strip() or None
-
-    with concurrent.futures.ThreadPoolExecutor(min(len(targets), limits.ANSIBLE_FORKS)) as workers:
-        return dict(zip(targets, workers.map(one, targets.values()), strict=True))
+    with concurrent.futures.ThreadPoolExecutor(max(1, min(len(targets), limits.ANSIBLE_FORKS))) as workers:
+        answers = workers.map(lambda target: transport.run(target, script, patience), targets.values())
+        return dict(zip(targets, answers, strict=True))

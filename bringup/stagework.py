@@ -98,11 +98,14 @@ class Acts:
         if not members:
             return {}
         boots = {member.name: member.facts.boot_id for member in members}
-        trouble = self._play("reboot", members, {}, {})
-        going = [member for member in members if member.name not in trouble]
-        for name, why in self._wait_for_boot(going, boots).items():
-            trouble[name] = Trouble(why, lost=True)
-        for member, verdict in self._read([member for member in going if member.name not in trouble]):
+        trouble = {
+            name: Trouble("its boot id could not be read, so a reboot could not be proved")
+            for name, boot_id in boots.items()
+            if boot_id is None
+        }
+        told = [member for member in members if member.name not in trouble]
+        trouble |= {name: Trouble(why, lost=True) for name, why in self._boot_again(told, boots).items()}
+        for member, verdict in self._read([member for member in members if member.name not in trouble]):
             kind, reason = after_install(verdict)
             if member.facts.boot_id is not None and member.facts.boot_id == boots[member.name]:
                 trouble[member.name] = Trouble("the boot id did not change, so it was not rebooted")
@@ -111,13 +114,16 @@ class Acts:
                 trouble[member.name] = Trouble(said, lost=kind == "lost")
         return trouble
 
-    def _wait_for_boot(self, members: Sequence[Member], boots: Mapping[NodeName, str | None]) -> dict[NodeName, str]:
-        if not members:
-            return {}
-        ways = reading.targets(self._site.fleet, self._site.book)
+    def _boot_again(self, members: Sequence[Member], boots: Mapping[NodeName, str | None]) -> dict[NodeName, str]:
+        """Set the reboots off and wait for other boot ids; node → why it did not come back."""
+        everyone = reading.targets(self._site.fleet, self._site.book)
+        ways = {member.name: everyone[member.name] for member in members}
+        self._say(None, Stage.DRIVER, f"rebooting {len(ways)} node{'s' if len(ways) != 1 else ''}")
         with ssh_transport() as transport:
-            return reboots.wait_for_boot(
-                {member.name: ways[member.name] for member in members},
+            failed = reboots.set_off(ways, transport)
+            waiting = {name: way for name, way in ways.items() if name not in failed}
+            return failed | reboots.wait_for_boot(
+                waiting,
                 boots,
                 transport,
                 seconds=limits.REBOOT_SECONDS,
