@@ -65,19 +65,20 @@ def read(
     *,
     patience: Patience | None = None,
     progress: Callable[[Progress], None] | None = None,
-    seed: int | None = None,
+    concurrency: int = limits.SWEEP_CONCURRENCY,
+    shuffle: Callable[[list[Request]], None] = random.shuffle,
 ) -> Swept:
     """Read all of ``requests``. A `KeyboardInterrupt` ends it early and is told in the result, not raised.
 
-    ``progress`` is called in the calling thread. ``seed`` fixes the order in which nodes are tried.
+    ``progress`` is called in the calling thread; ``concurrency`` is the number of hosts asked at once.
     """
     work = _Sweep(transport, components, progress, len(requests))
     first = patience or Patience()
     order = list(requests)
     # Neighbours share switches and power: asked in file order, one dead rack would fill every slot at once.
-    random.Random(seed).shuffle(order)  # noqa: S311 - an order, not a secret
+    shuffle(order)
     try:
-        work.run(order, first, limits.SWEEP_CONCURRENCY, second_pass=False)
+        work.run(order, first, concurrency, second_pass=False)
         again = [request for request in order if work.may_heal(request.target.node)]
         work.run(again, first.times(2), limits.SECOND_PASS_CONCURRENCY, second_pass=True)
     except KeyboardInterrupt:

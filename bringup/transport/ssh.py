@@ -11,6 +11,7 @@ deadline, and the socket is closed at its end.
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -42,6 +43,8 @@ class Ssh:
     """The transport. One object per sweep; threads share its keys, agent and jump hosts."""
 
     def __init__(self) -> None:
+        # Every dead host would print a traceback of paramiko's thread; its reason is in our failure already.
+        logging.getLogger("paramiko").setLevel(logging.CRITICAL)
         self._lock = threading.Lock()
         self._keys: dict[Identity, paramiko.PKey | str] = {}
         self._agent: list[paramiko.PKey] | None = None
