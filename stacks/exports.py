@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -74,6 +75,8 @@ def variables(place: Place, where: settings.Settings, environ: Mapping[str, str]
     marked = [f"{name}={chosen[name]}" for name in (*_USERS, *_PASSPHRASES) if name in chosen and name not in own]
     path = [str(checkout / ".venv" / "bin")]
     path += [part for part in environ.get("PATH", os.defpath).split(os.pathsep) if part not in path]
+    if shutil.which("pulumi", path=os.pathsep.join(path)) is None:
+        path.insert(1, str(programs.find("pulumi").parent))
     return {**chosen, **_FIXED, "PATH": os.pathsep.join(path), MARK: shlex.join(marked)}
 
 

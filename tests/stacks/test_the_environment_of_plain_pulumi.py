@@ -16,6 +16,9 @@ from stacks import exports
 def where(tmp_path: Path) -> settings.Settings:
     """A checkout at a path with a blank."""
     root = tmp_path / "a checkout"
+    engine = root / ".venv" / "bin" / "pulumi"
+    engine.parent.mkdir(parents=True)
+    engine.touch(mode=0o755)
     return settings.Settings(root, root / ".lockstep", tmp_path / "cache", tmp_path / "labs")
 
 
