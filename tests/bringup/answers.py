@@ -43,14 +43,17 @@ def fleet_file(folder: Path, nodes: Mapping[str, str], ssh: str = "{user: root, 
 
 
 def answer(serial: str = "SN1", **changes: str | None) -> bytes:
-    """JSON Lines of a node in step. ``changes``: driver, ondisk, kernel, nccl, vbios3 (None: that GPU is gone), smi."""
+    """JSON Lines of a node in step; ``changes`` replace what is read.
+
+    Known: driver, ondisk, kernel, nccl, bios, smi, admission, vbios0 … vbios3 (None: that GPU is gone).
+    """
     found = lock()
     version = {pin.component: pin.version for pin in found.pins}
     driver = changes.get("driver") or version["driver"]
     kernel = changes.get("kernel") or version["kernel"]
     nccl = changes.get("nccl") or version["nccl"]
     records = {
-        "host": _host(driver, kernel, serial, changes.get("admission")),
+        "host": _host(driver, kernel, serial, changes.get("admission"), changes.get("bios") or "1.0"),
         "kernel": f"{kernel}\nx86_64\n",
         "boot": "",
         "serial": "",
@@ -86,7 +89,7 @@ def _line(name: str, text: str, rc: int = 0) -> bytes:
     return json.dumps({"id": name, "rc": rc, "ms": 10, "out": out, "err": ""}).encode()
 
 
-def _host(driver: str, kernel: str, serial: str, admission: str | None) -> str:
+def _host(driver: str, kernel: str, serial: str, admission: str | None, bios: str) -> str:
     files = {
         "/proc/sys/kernel/random/boot_id": "4ced1d57-7882-49fa-b1cd-fbad5f1d3e41",
         "/etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_ID="12"\nID=debian',
@@ -94,6 +97,7 @@ def _host(driver: str, kernel: str, serial: str, admission: str | None) -> str:
         "/sys/module/nvidia/version": driver,
         "/usr/local/cuda/version.json": json.dumps({"cuda": {"version": lock_version("cuda")}}),
         "/sys/class/dmi/id/product_serial": serial,
+        "/sys/class/dmi/id/bios_version": bios,
         "uid": "Uid:\t0\t0\t0\t0",
         "kernels": kernel,
     }
