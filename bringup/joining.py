@@ -42,9 +42,11 @@ def from_environment(settings: Settings, environ: Mapping[str, str], kubeconfig:
     folder, readable by their owner only. Raises `errors.InputError` for a path that is named but not there.
     """
     named = kubeconfig or (Path(environ["KUBECONFIG"]) if environ.get("KUBECONFIG") else None)
-    found = named or settings.state / "kubeconfig"
+    own = settings.state / "kubeconfig"
+    found = named or own
     if not found.is_file():
-        if named is not None:
+        # A lab's environment names its own kubeconfig, also where the lab was started without a control plane.
+        if named is not None and named != own:
             raise errors.InputError(
                 "there is no kubeconfig", place=str(named), hint="start the lab, or unset KUBECONFIG"
             )
