@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from lab import nodes
+from lab import liveness
 from lab.spec import Spec
 from lockstep.base import errors
 
@@ -28,6 +30,24 @@ def _locked() -> Iterator[Path]:
     with (RUN / "claims.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield claims
+
+
+def _started(pid: int) -> str | None:
+    """Start time of a process in clock ticks, which tells it from a later one of the same pid; None: it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _in_use(held: Mapping[str, Any]) -> bool:
+    """Whether the claim's lab runs, or the command that made the claim is still at work."""
+    pid, started = held.get("by", (0, ""))
+    state = Path(held["state"])
+    return _started(pid) == started or any(
+        liveness.alive(state, name) or liveness.marked(liveness.folder(state, name) / "supervisor.pid")
+        for name in held["nodes"]
+    )
 
 
 def _file(claims: Path, state: Path) -> Path:
@@ -47,7 +67,7 @@ def claim(spec: Spec, state: Path) -> None:
             other = Path(held["state"])
             if other == state:
                 continue
-            if not any(nodes.alive(other, name) for name in held["nodes"]):
+            if not _in_use(held):
                 path.unlink()
                 continue
             if taken := sorted(wanted & {(address, port) for address, port in held["addresses"]}):
@@ -62,8 +82,11 @@ def claim(spec: Spec, state: Path) -> None:
             "state": str(state),
             "nodes": [node.name for node in spec.nodes],
             "addresses": sorted(wanted),
+            "by": [os.getpid(), _started(os.getpid())],
         }
-        _file(claims, state).write_text(json.dumps(record))
+        fresh = claims.parent / "claim.new"
+        fresh.write_text(json.dumps(record))
+        fresh.replace(_file(claims, state))
 
 
 def release(state: Path) -> None:

@@ -108,7 +108,7 @@ def _installed(scene: _Scene, names: Sequence[str]) -> dict[str, str]:
     """Package → version of those that are installed."""
     script = "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\\n' \"$@\" 2>/dev/null || true"
     rows = [line.split() for line in scene.run(script, *names).splitlines()]
-    return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "ii"}
+    return {row[1]: row[2] for row in rows if len(row) == 3 and row[0][1:] == "i"}
 
 
 _INSTALL = """
@@ -130,15 +130,23 @@ def _change_version(scene: _Scene, kind: Kind, package: str, version: str | None
     others = [found for found in known if found != before[package]]
     if version is not None and version not in others:
         raise errors.InputError(f"{package} {version} is not another version in the repository", hint=", ".join(others))
-    # A neighbour of the same series where there is one: the skew that is easiest to overlook.
-    series = before[package].partition(".")[0]
-    now = version or next((found for found in reversed(others) if found.partition(".")[0] == series), others[-1])
+    now = version or _neighbour(known, before[package])
     scene.run(_INSTALL, *(f"{name}={now}" for name in before))
     note = "".join(f"{name} {was} {now}\n" for name, was in before.items())
     scene.run(f'printf %s "$1" >{FAULTS}/{kind}', note)
     return f"{scene.name}: {package} {before[package]} → {now} by apt" + (
         ", not rebooted" if kind is Kind.UPGRADED_NOT_REBOOTED else ""
     )
+
+
+def _neighbour(known: Sequence[str], current: str) -> str:
+    """The next version of the same series, else the one before: the skew that is easiest to overlook."""
+    series = current.partition(".")[0]
+    near = [version for version in known if version.partition(".")[0] == series or version == current]
+    if near == [current]:
+        near = list(known)
+    at = near.index(current)
+    return near[at + 1] if at + 1 < len(near) else near[at - 1]
 
 
 _REPLACE_GPU = """

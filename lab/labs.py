@@ -203,6 +203,12 @@ def _start(state: Path, wanted: Sequence[LabNode], progress: Progress) -> None:
         if "node-dead" in nodes.faults(state, node.name):
             progress(f"{node.name}: left off, it was broken on purpose (lockstep lab mend {node.name})")
             continue
+        if not nodes.starting(state, node.name) and nodes.banner(node) != "refused":
+            raise errors.RefusedError(
+                f"something that is not this lab listens on {node.address}:{node.port}",
+                place=node.name,
+                hint=f"ss -ltnp 'sport = :{node.port}' shows it",
+            )
         if nodes.power_on(state, node, lower, guest, state / "disks"):
             started.append(node)
     for count, node in enumerate(nodes.wait_ready(state, started), start=1):

@@ -62,6 +62,11 @@ def pid1(state: Path, name: str) -> int | None:
     return found[0] if found else None
 
 
+def starting(state: Path, name: str) -> bool:
+    """Whether the node is on or about to be: its supervisor lives."""
+    return _marked(folder(state, name) / "supervisor.pid") is not None
+
+
 def boot_id(state: Path, name: str) -> str | None:
     """Boot id of the running node; None while it is off."""
     found = _marked(folder(state, name) / "pid1")

@@ -70,6 +70,7 @@ function load_processes(    command, line, pid, minor, name) {
         seen[pid, minor] = 1
         if ((getline name < ("/proc/" pid "/comm")) <= 0) continue
         close("/proc/" pid "/comm")
+        if (name ~ /^(nv-fabricmanage|nvidia-imex|nvidia-persiste)/) continue # no compute processes
         user_pid[users] = pid; user_minor[users] = minor; user_name[users] = name
         held[minor] = 1
         users++
@@ -173,6 +174,7 @@ function print_text_gpu(    i, indent, any) {
     print "GPU " value["bus_id"]
     for (i = 0; i < lines; i++) {
         indent = sprintf("%" (4 * (form_depth[i] + 1)) "s", "")
+        if (form_label[i] == "") continue
         if (form_group[i]) print indent form_label[i]
         else print indent pad(form_label[i], 51 - 4 * form_depth[i]) ": " fill(form_text[i])
     }
