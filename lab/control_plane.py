@@ -195,6 +195,8 @@ def _start(plan: plans.Plan, program: plans.Program, progress: Progress, started
         processes.end(record)
     else:
         progress(f"starting {program.name}")
+    if program.name == "kube-apiserver":
+        _end_clients(folder)
     # Proxies and ~/.kwok of whoever calls have no place here: everything these programs reach is on loopback.
     environ = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder)}
     log = _log_path(folder, program.name)
@@ -203,6 +205,15 @@ def _start(plan: plans.Plan, program: plans.Program, progress: Progress, started
     )
     if program.name in ("etcd", "kube-apiserver"):
         _wait_healthy(plan, program)
+
+
+def _end_clients(folder: Path) -> None:
+    """End what works through the API server, to be started after it: a controller manager whose API server goes
+    away while it is starting ends by itself, at a moment that nobody can foresee."""
+    for name in ("kwok", "kube-scheduler", "kube-controller-manager"):
+        record = processes.read(_record_path(folder, name))
+        if record is not None:
+            processes.end(record)
 
 
 def _wait_healthy(plan: plans.Plan, program: plans.Program) -> None:

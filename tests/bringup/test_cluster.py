@@ -116,7 +116,7 @@ def test_a_claim_of_one_gpu_waits_for_an_unverified_node_and_is_allocated_once_i
 ) -> None:
     name = pod(machine.name)
     reason = until(lambda: refused_by_the_scheduler(client, name), "the scheduler has not looked at the pod")
-    assert "lockstep.dev/unverified" in reason
+    assert "untolerated taint" in reason
     assert bound(client, name) is None
     assert cluster.claims_on(machine.name) == []
 
@@ -148,7 +148,7 @@ def test_a_fenced_node_takes_no_new_pod_and_keeps_what_runs(
     assert fenced.in_step is False
     assert fenced.annotations[views.REASON].startswith("driver@running")
     second = pod(machine.name, gpu=False)
-    assert "lockstep.dev/fenced" in until(lambda: refused_by_the_scheduler(client, second), "not looked at")
+    assert "untolerated taint" in until(lambda: refused_by_the_scheduler(client, second), "not looked at")
     assert [found.name for found in cluster.pods_on(machine.name)] == [first]
     cluster.admit(machine.name, OTHER)
     until(lambda: bound(client, second), "admitted again, the node takes no pod")
@@ -280,7 +280,7 @@ def test_the_rights_that_we_ask_for_suffice_and_the_readers_do_not(
     plane: Plane, client: lightkube.Client, machine: Machine, tmp_path: Path
 ) -> None:
     def as_account(name: str) -> Cluster:
-        token = client.create(ServiceAccountToken.from_dict({"spec": {}}), name, namespace="lockstep-system")
+        token = client.create(ServiceAccountToken.from_dict({"metadata": {}, "spec": {"audiences": []}}), name, namespace="lockstep-system")
         config = plane.kubeconfig.read_text()
         path = tmp_path / name
         path.write_text(config.replace(_token(config), token.status.token))

@@ -106,14 +106,15 @@ def test_a_killed_program_is_reported_and_started_again_alone(state: Path) -> No
     assert {name for name in after if after[name] != before[name]} == {"kube-controller-manager"}
 
 
-def test_a_new_node_gets_a_token_by_a_restart_of_the_api_server_alone(state: Path) -> None:
+def test_a_new_node_gets_a_token_by_a_restart_of_the_api_server_and_its_clients(state: Path) -> None:
     start(state)
     before = pids(state)
     old = control_plane.node_token(state, "gpu-001").get_secret_value()
     gone = control_plane.node_token(state, "gpu-002").get_secret_value()
     start(state, ["gpu-001", "gpu-003"])
     after = pids(state)
-    assert {name for name in after if after[name] != before[name]} == {"kube-apiserver"}
+    assert {name for name in after if after[name] == before[name]} == {"watcher", "etcd"}
+    assert all(program.healthy for program in control_plane.status(state))
     new = control_plane.node_token(state, "gpu-003").get_secret_value()
     assert ask(state, "/api/v1/nodes", old).status_code == 200
     assert ask(state, "/api/v1/nodes", new).status_code == 200
