@@ -40,6 +40,7 @@ class Engine:
     checkout: Path
     folder: Path
     stack: str = "toy"
+    kubeconfig: Path | None = None
 
     @classmethod
     def scripted(cls, checkout: Path, folder: Path) -> Engine:
@@ -78,7 +79,8 @@ class Engine:
     def environment(self, **more: str) -> dict[str, str]:
         """What `lockstep env` would export, and ``more``."""
         where = settings.load({**os.environ, "LOCKSTEP_ROOT": str(self.checkout)})
-        place = exports.Place(self.folder / "state", {}, fixed=True)
+        cluster = {"KUBECONFIG": str(self.kubeconfig)} if self.kubeconfig is not None else {}
+        place = exports.Place(self.folder / "state", cluster, fixed=True)
         own = {
             name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "LOCKSTEP_", "KUBE"))
         }
