@@ -6,7 +6,6 @@ exactly those of plain `pulumi`, and either can go on where the other stopped.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,27 +38,42 @@ def up(stack: str, where: settings.Settings, variables: Mapping[str, str], tell:
 
     ``variables`` as `exports.variables` made them, words included; ``fleet`` as in `ensure_stack`.
     """
-    return _run(stack, where, variables, tell, fleet, lambda opened: opened.up(on_output=tell, on_error=tell))
+
+    def act(opened: automation.Stack) -> errors.ExitCode:
+        opened.up(on_output=tell, on_error=tell)
+        return errors.ExitCode.IN_STEP
+
+    return _run(stack, where, variables, tell, fleet, act)
 
 
 def preview(
     stack: str, where: settings.Settings, variables: Mapping[str, str], tell: Tell, fleet: str | None = None
 ) -> Run:
-    """What `up` would do, from live facts; touches nothing and writes no state of the pools."""
-    return _run(
-        stack, where, variables, tell, fleet, lambda opened: opened.preview(on_output=tell, on_error=tell, diff=True)
-    )
+    """What `up` would do, from live facts; touches nothing and writes no state. Exit code 1 when there is a change."""
+
+    def act(opened: automation.Stack) -> errors.ExitCode:
+        found = opened.preview(on_output=tell, on_error=tell, diff=True)
+        changes = [kind for kind, count in found.change_summary.items() if count and kind is not automation.OpType.SAME]
+        return errors.ExitCode.DRIFT if changes else errors.ExitCode.IN_STEP
+
+    return _run(stack, where, variables, tell, fleet, act)
 
 
 def ensure_stack(
-    stack: str, where: settings.Settings, variables: Mapping[str, str], fleet: str | None = None
+    stack: str,
+    where: settings.Settings,
+    variables: Mapping[str, str],
+    fleet: str | None = None,
+    command: engine_command.EngineCommand | None = None,
 ) -> automation.Stack:
     """Select the stack, made if it is missing; ``fleet`` is set in its config when it is not there yet.
 
     Raises `errors.EngineError` when the engine refuses.
     """
     checkout = where.need_checkout("up")
-    options = automation.LocalWorkspaceOptions(env_vars=dict(variables), pulumi_command=engine_command.EngineCommand())
+    options = automation.LocalWorkspaceOptions(
+        env_vars=dict(variables), pulumi_command=command or engine_command.EngineCommand()
+    )
     try:
         opened = automation.create_or_select_stack(stack, work_dir=str(checkout), opts=options)
         if fleet is not None and f"{stack_locks.PROJECT}:fleet" not in opened.get_all_config():
@@ -75,29 +89,36 @@ def _run(
     variables: Mapping[str, str],
     tell: Tell,
     fleet: str | None,
-    act: Callable[[automation.Stack], object],
+    act: Callable[[automation.Stack], errors.ExitCode],
 ) -> Run:
+    command = engine_command.EngineCommand()
     for line in stack_locks.clear_dead(variables["PULUMI_BACKEND_URL"], stack):
         tell(line)
     with tempfile.TemporaryDirectory(prefix="lockstep-up-") as folder:
         report = Path(folder) / "results.jsonl"
-        opened = ensure_stack(stack, where, {**variables, results.VARIABLE: str(report)}, fleet)
-        failure = None
+        opened = ensure_stack(stack, where, {**variables, results.VARIABLE: str(report)}, fleet, command)
+        codes, failure = [], None
         try:
-            act(opened)
+            codes.append(act(opened))
+        except automation.ConcurrentUpdateError as error:
+            raise errors.BusyError(
+                "another run holds the stack",
+                place=f"stack {stack}",
+                hint="wait for it; if there is none: pulumi cancel",
+            ) from error
         except automation.CommandError as error:
             failure = _reason(error)
+        if command.interrupted:
+            raise errors.InterruptedRunError("interrupted", hint="the same command goes on where this one stopped")
         outcomes = results.read(report)
-    return Run(_exit_code(outcomes, failure), outcomes, failure)
+    return Run(errors.combine([*codes, *_codes(outcomes, failure)]), outcomes, failure)
 
 
-def _exit_code(outcomes: tuple[results.PoolOutcome, ...], failure: str | None) -> errors.ExitCode:
-    """The pools' codes; 5 when the engine failed for a reason that no pool gave."""
+def _codes(outcomes: tuple[results.PoolOutcome, ...], failure: str | None) -> list[errors.ExitCode]:
+    """The pools' codes, and 5 when the engine failed for a reason that no pool gave."""
     codes = [outcome.exit_code for outcome in outcomes]
     explained = any(outcome.error or outcome.exit_code is errors.ExitCode.INTERNAL for outcome in outcomes)
-    if failure is not None and not explained:
-        codes.append(errors.ExitCode.INTERNAL)
-    return errors.combine(codes)
+    return codes if failure is None or explained else [*codes, errors.ExitCode.INTERNAL]
 
 
 def _reason(error: automation.CommandError) -> str:
@@ -112,6 +133,4 @@ def _hint(text: str) -> str | None:
         return (
             "the stack was made with another passphrase; set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"
         )
-    if "currently locked" in text:
-        return f"when no other run is going on: pulumi cancel (in {os.getcwd()})"
     return None

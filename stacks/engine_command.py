@@ -33,6 +33,8 @@ class EngineCommand(automation.PulumiCommand):
     """
 
     def __init__(self) -> None:
+        self.interrupted = False
+        """Whether a signal was passed on to an engine."""
         # Not the base class's: it runs whatever `pulumi` is on PATH, and downloads are its other way.
         self.command = str(programs.find("pulumi"))
         said = subprocess.run(
@@ -73,7 +75,7 @@ class EngineCommand(automation.PulumiCommand):
             start_new_session=True,
         ) as process:
             output, problems = _Lines(process.stdout, on_output), _Lines(process.stderr, on_error)
-            with _passing_on(process):
+            with self._passing_on(process):
                 for lines in (output, problems):
                     lines.thread.join()
                 code = process.wait()
@@ -81,6 +83,24 @@ class EngineCommand(automation.PulumiCommand):
         if code != 0:
             raise create_command_error(result)
         return result
+
+    @contextmanager
+    def _passing_on(self, process: subprocess.Popen[str]) -> Iterator[None]:
+        """While inside, SIGINT and SIGTERM go to the engine instead of ending us; we end when it has."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def pass_on(number: int, frame: FrameType | None) -> None:
+            self.interrupted = True
+            process.send_signal(number)
+
+        before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class _Lines:
@@ -99,21 +119,3 @@ class _Lines:
             self.seen.append(line.rstrip())
             if self._tell is not None:
                 self._tell(line.rstrip())
-
-
-@contextmanager
-def _passing_on(process: subprocess.Popen[str]) -> Iterator[None]:
-    """While inside, SIGINT and SIGTERM go to the engine instead of ending us; we end when it has."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        process.send_signal(number)
-
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -26,6 +27,7 @@ _CODES = {
     errors.ExitCode.BAD_INPUT: grpc.StatusCode.INVALID_ARGUMENT,
     errors.ExitCode.REFUSED: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ExitCode.NOT_MEASURED: grpc.StatusCode.UNAVAILABLE,
+    errors.ExitCode.INTERRUPTED: grpc.StatusCode.CANCELLED,
 }
 
 
@@ -59,6 +61,7 @@ class Provider(stubs.provider_grpc.ResourceProviderServicer):
         self._work = work
         self._sweeps = sweeps.Sweeps(work.fleets, work.read, work.waiting)
         self._narrator = narrator.Narrator(None)
+        self._cancelled = threading.Event()
 
     # What the engine asks once.
 
@@ -98,7 +101,8 @@ class Provider(stubs.provider_grpc.ResourceProviderServicer):
         )
 
     async def Cancel(self, request: empty_pb2.Empty, context: Any) -> empty_pb2.Empty:  # noqa: N802
-        """End what runs on machines; the calls in flight then come back half finished and are kept so."""
+        """End what runs on machines. Acts in flight stop at their next line instead of beginning another wave."""
+        self._cancelled.set()
         await asyncio.to_thread(guardian.end_acts)
         return empty_pb2.Empty()
 
@@ -162,7 +166,8 @@ class Provider(stubs.provider_grpc.ResourceProviderServicer):
                 return _outputs(inputs, {}), identity
             self._sweeps.forget()
             voice = acts.Voice(
-                lambda line: self._narrator.status(urn, line), lambda line: self._narrator.say(urn, line)
+                lambda line: self._heard(self._narrator.status, urn, line),
+                lambda line: self._heard(self._narrator.say, urn, line),
             )
             acted = await asyncio.to_thread(self._work.act, fleet, pool, voice)
         except errors.LockstepError as error:
@@ -174,6 +179,12 @@ class Provider(stubs.provider_grpc.ResourceProviderServicer):
             details = structs.init_failure(identity, outputs, inputs, acted.failures)
             await context.abort(grpc.StatusCode.UNKNOWN, "; ".join(acted.failures), ((structs.INIT_FAILED, details),))
         return outputs, identity
+
+    def _heard(self, tell: Callable[[str, str], None], urn: str, line: str) -> None:
+        """Pass a line of an act on, or end the act when the engine has cancelled."""
+        if self._cancelled.is_set():
+            raise errors.InterruptedRunError("cancelled by the engine", hint="the same command goes on from here")
+        tell(urn, line)
 
     async def _imported(self, identity: str, context: Any) -> struct_pb2.Struct:
         parts = pools.split_identity(identity)

@@ -221,3 +221,11 @@ def test_check_hands_the_inputs_back(plugin: Any) -> None:
     answer = plugin.Check(stubs.provider.CheckRequest(urn=URN, news=structs.struct(INPUTS)))
     assert structs.plain(answer.inputs) == INPUTS
     assert not answer.failures
+
+
+def test_after_a_cancel_an_act_ends_at_its_next_line(plugin: Any, world: World) -> None:
+    plugin.Cancel(empty_pb2.Empty())
+    with pytest.raises(grpc.RpcError) as caught:
+        update(plugin)
+    assert caught.value.code() is grpc.StatusCode.CANCELLED
+    assert world.acted == ["p"]
