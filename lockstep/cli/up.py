@@ -39,8 +39,8 @@ def command(
     The same project, stack, config and state as plain `pulumi` (see `lockstep env`). In-step nodes are never touched;
     others only as the pool's policy and --allow say. A run that was killed goes on where it stopped.
 
-    Exit codes: 0 in step, 1 drift that cannot be mended here (--preview: any change), 4 forbidden or busy, 5 an act or the
-    engine failed.
+    Exit codes: 0 in step, 1 drift that cannot be mended here (with --preview any change), 4 forbidden or busy, 5 an act
+    or the engine failed.
 
     \b
     Example:
