@@ -27,7 +27,7 @@ from bench.rows import Row
 
 from inventory import load as fleets
 from inventory import model
-from lockstep.base import programs, settings
+from lockstep.base import errors, programs, settings
 from lockstep.base.names import NodeName
 from pinsets import load, snapshots
 from pinsets.facts import Coordinate, Fact, Layer, NodeFacts, Snapshot, Version
@@ -105,7 +105,7 @@ class _Case:
             found = self.pulumi("preview", "--diff", *self.refresh)
             named = sum(f"gpu-{number:06d}" in found.output for number in range(1, ODD + 1))
             if named != ODD:
-                raise RuntimeError(f"the preview named {named} of {ODD} odd nodes:\n{found.output[-2000:]}")
+                raise errors.EngineError(f"the preview named {named} of {ODD} odd nodes:\n{found.output[-2000:]}")
             size = len(json.dumps(state, separators=(",", ":"))) / 1e6
             return {"cpu": found.cpu, "wall": found.wall, "rss": found.rss, "state": size}
         finally:
@@ -234,7 +234,7 @@ def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -
     _reap()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if process.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{(problems + output)[-4000:]}")
+        raise errors.EngineError(f"{' '.join(command)} ended with {process.returncode}:\n{(problems + output)[-4000:]}")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Measured(cpu, wall, peak.bytes / 1e6, output)
 
