@@ -23,6 +23,7 @@ Loc = yamltrees.Loc
 
 PLACEHOLDER: Final = "?"
 """Stands for a missing text in what `Document.partial` returns; no name may be this."""
+_PRIVATE: Final = frozenset({"credentials", "identity", "password", "token", "secret"})
 PARTIAL_ROUNDS: Final = 4
 """Leaving out a wrong entry can uncover a missing one, and that a wrong parent; deeper is hopeless."""
 
@@ -91,8 +92,12 @@ class Document:
             report.error(self.path, line, f"`{where}` is missing")
         else:
             text = message.removeprefix("Value error, ")
-            shown = f", got {value!r}" if isinstance(value, (str, int, float, bool)) else ""
+            # What stands in place of a reference to a secret may be the secret itself.
+            private = not _PRIVATE.isdisjoint(loc)
+            shown = f", got {value!r}" if isinstance(value, (str, int, float, bool)) and not private else ""
             hint = f'write it in quotes: "{value}"' if sort == "string_type" and shown else None
+            if sort in ("model_type", "dict_type"):
+                text = "a mapping of keys is needed"
             report.error(self.path, line, f"`{where}`: {text[0].lower()}{text[1:]}{shown}", hint)
 
 

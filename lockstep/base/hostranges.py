@@ -27,13 +27,13 @@ def unfold(pattern: str, *, place: str | None = None) -> list[str]:
     if "@" in pattern:
         # NodeSet would run the commands of the machine's group configuration for it.
         raise errors.InputError(f"host groups are not read: {pattern!r}", place=place, hint="write the hosts out")
+    # Counted before NodeSet sees it, which holds every number of a range: `a[1-999999999]` must not fill the memory.
+    if (count := sum(_count(part) for part in _parts(pattern))) > limits.NODES_PER_PATTERN:
+        raise errors.InputError(
+            f"{pattern!r} unfolds to {count} hosts, more than {limits.NODES_PER_PATTERN}", place=place
+        )
     try:
         parts = [NodeSet(part) for part in _parts(pattern)]
-        # Counted before anything is unfolded: `a[1-999999999]` must not fill the memory.
-        if (count := sum(len(part) for part in parts)) > limits.NODES_PER_PATTERN:
-            raise errors.InputError(
-                f"{pattern!r} unfolds to {count} hosts, more than {limits.NODES_PER_PATTERN}", place=place
-            )
         return list(dict.fromkeys(str(name) for part in parts for name in part))
     except NodeSetException as error:
         raise errors.InputError(
@@ -50,6 +50,18 @@ def _parts(pattern: str) -> list[str]:
         return [pattern]
     parts = re.split(r",(?![^\[]*\])", pattern)
     return [part for part in parts if part.strip()] or [pattern]
+
+
+def _count(part: str) -> int:
+    """How many names a part stands for at most; 1 for what is no range, which NodeSet then refuses or takes."""
+    total = 1
+    for inside in re.findall(r"\[([^\]]*)\]", part):
+        here = 0
+        for one in inside.split(","):
+            match = re.fullmatch(r"\s*(\d+)(?:-(\d+)(?:/(\d+))?)?\s*", one)
+            here += max(1, int(match[2] or match[1]) - int(match[1]) + 1) // max(1, int(match[3] or 1)) if match else 1
+        total *= max(1, here)
+    return total
 
 
 def fold(names: Iterable[str]) -> str:

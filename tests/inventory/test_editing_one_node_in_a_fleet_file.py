@@ -16,7 +16,7 @@ pools:
     nodes:
       # the first rack
       gpu-[001-004]: {slot: "r1-u[01-04]", address: "127.90.0.[1-4]", domain: r1, state: new} # four
-      'gpu-005': {slot: r1-u05, address: 10.0.0.5, state: repair, holder: ops, generation: 4, serial: "12"}
+      'gpu-005': {slot: r1-u05, address: 10.0.0.5, state: repair, holder: o, generation: 4, serial: "12"}
   - name: block
     nodes:
       tray-[1-3]:   # a range in block style
@@ -49,7 +49,7 @@ def test_a_node_in_the_middle_of_a_range_gets_an_entry_of_its_own() -> None:
 
 def test_values_of_an_entry_are_replaced_and_removed_in_place() -> None:
     assert changed("gpu-005", generation=5, state="in-service", holder=None, serial="00042") == [
-        "-      'gpu-005': {slot: r1-u05, address: 10.0.0.5, state: repair, holder: ops, generation: 4, serial: \"12\"}",
+        "-      'gpu-005': {slot: r1-u05, address: 10.0.0.5, state: repair, holder: o, generation: 4, serial: \"12\"}",
         "+      'gpu-005': {slot: r1-u05, address: 10.0.0.5, state: in-service, generation: 5, serial: \"00042\"}",
     ]
 
