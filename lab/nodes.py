@@ -259,12 +259,22 @@ def enter(state: Path, name: str, command: Sequence[str]) -> list[str]:
     pid = pid1(state, name)
     if pid is None:
         raise errors.RefusedError(f"node {name} is off", hint=f"lockstep lab power {name} on")
+    # Until init has changed its root, these namespaces still show this machine's own files: nothing may run there yet.
+    _until(lambda: _has_own_root(pid), "the node's init did not reach its own root", folder(state, name))
     clean = ["env", "-i", f"PATH={PATH}", "HOME=/root"]
     clean += ["LANG=C.UTF-8", f"TERM={os.environ.get('TERM', 'dumb')}"]
     spaces = ["--mount", "--uts", "--ipc", "--pid", "--root", "--wdns=/root"]
     if Path("/proc/self/ns/time").exists():
         spaces.append("--time")
     return ["nsenter", "--target", str(pid), *spaces, "--", *clean, *command]
+
+
+def _has_own_root(pid: int) -> bool:
+    """Whether the process sees another root folder than this one does."""
+    try:
+        return not os.path.samestat(os.stat(f"/proc/{pid}/root"), os.stat("/"))
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def status(state: Path, node: LabNode) -> NodeStatus:
