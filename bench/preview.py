@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.rows import Row
-
 from inventory import load as fleets
 from inventory import model
 from lockstep.base import errors, programs, settings
