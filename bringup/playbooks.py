@@ -36,6 +36,8 @@ GRACE_SECONDS: Final = 5.0
 
 _live: dict[int, subprocess.Popen[str]] = {}
 _lock = threading.Lock()
+_ending = threading.Event()
+"""Set by `terminate_all`: what ends then was ended by us, and nothing new begins."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,8 @@ def run(
     ``secrets`` maps file name → content: they lie as 0600 files in the private
     folder, whose path the playbook gets as ``private_files``; nothing else carries
     them. ``progress`` is called with (node or None for all, task).
-    Raises `errors.EngineError` when Ansible itself could not run.
+    Raises `errors.EngineError` when Ansible itself could not run, `errors.InterruptedRunError`
+    after `terminate_all`.
     """
     results = {host.node: HostResult() for host in hosts}
     if not hosts:
@@ -73,6 +76,10 @@ def run(
         ansible_files.write(folder, hosts, variables, secrets)
         request = {"folder": str(folder), "playbook": f"{playbook}.yml", "seconds": seconds, "hosts": len(hosts)}
         status, last = _drive(request, results, progress)
+    if _ending.is_set():
+        raise errors.InterruptedRunError(
+            "ended with the program that ran it", hint="the same command goes on from here"
+        )
     if status not in ("successful", "failed"):
         raise errors.EngineError(f"ansible ended as {status}: {last}", place=f"playbook {playbook}")
     if status == "failed" and all(result.ok for result in results.values()):
@@ -82,7 +89,8 @@ def run(
 
 
 def terminate_all() -> None:
-    """End every Ansible run of this process and all that it started. Safe to call from a signal handler's thread."""
+    """End every Ansible run of this process and all that it started, for good. Safe to call from any thread."""
+    _ending.set()
     with _lock:
         running = list(_live.values())
     for child in running:

@@ -89,8 +89,9 @@ class Worker:
         while left:
             purpose = f"bringing pool {self._site.pool.name} into step"
             try:
-                held = self._site.book.leases.holding([member.name for member in left], purpose)
-                return left, stack.enter_context(held)
+                holding = self._site.book.leases.holding([member.name for member in left], purpose)
+                held = stack.enter_context(holding)
+                return self._not_overtaken(left, result), held
             except errors.BusyError as error:
                 busy = next((member for member in left if member.name == error.place), None)
                 if busy is None:
@@ -98,6 +99,19 @@ class Worker:
                 result.nodes[busy.name] = NodeResult(busy.name, Outcome.BUSY, (error.message,))
                 left.remove(busy)
         return [], None
+
+    def _not_overtaken(self, members: list[Member], result: WaveResult) -> list[Member]:
+        """Without those that another run admitted between our reading and our lease: they are not ours any more."""
+        admitted = self._site.book.admissions()
+        left = []
+        for member in members:
+            newest = admitted.get(member.name)
+            if newest is not None and newest.serial == member.serial and newest.at > member.facts.observed_at:
+                why = "another run admitted it meanwhile; run again to look at it anew"
+                result.nodes[member.name] = NodeResult(member.name, Outcome.BUSY, (why,))
+            else:
+                left.append(member)
+        return left
 
     def _vacate(self, members: list[Member], result: WaveResult) -> list[Member]:
         """Empty those that are not ours; who is not vacant in time is left as it was."""
@@ -150,6 +164,9 @@ class Worker:
         }
         try:
             trouble = act(members)
+        except errors.InterruptedRunError:
+            # Nobody's fault: the attempts stay open, and the next run goes on from them.
+            raise
         except errors.LockstepError as error:
             trouble = {member.name: Trouble(error.diagnostics()) for member in members}
         for member in members:
