@@ -15,14 +15,16 @@ from pinsets.facts import Absent, Coordinate, Fact, Layer, Observation, Unreadab
 from pinsets.findings import Severity, Verdict
 from pinsets.model import Activation, Enforce, Lock, LockedPin
 
-__all__ = ["NOT_READ", "Deviation", "of", "shown"]
+__all__ = ["NOT_READ", "Deviation", "driver_answers", "of", "shown"]
 
 Facts = Mapping[Coordinate, Fact]
 
 NOT_READ: Final = Unreadable("not read")
 
 DRIVER_RUNNING: Final = Coordinate(ComponentName("driver"), Layer.RUNNING)
-"""What a GPU tells is told through the driver: without one, the driver is the finding, not each GPU."""
+"""What a GPU tells is told through the driver: where that is mute, the driver is the finding, not each GPU."""
+
+_DRIVER_BESIDE: Final = tuple(Coordinate(ComponentName("driver"), layer) for layer in (Layer.ONDISK, Layer.PACKAGE))
 
 _NEXT: Final = (Layer.ONDISK, Layer.FLASHED, Layer.PACKAGE)
 """Layers that say what will run after the next activation; the first one read decides."""
@@ -57,6 +59,22 @@ def shown(observation: Observation) -> str:
     return str(observation)
 
 
+def driver_answers(facts: Facts) -> bool:
+    """Whether the driver can tell anything of its GPUs: a module runs, and what is installed beside it is the same.
+
+    After an upgrade without a reboot the vendor's library refuses the old module
+    ("Driver/library version mismatch"): then the driver is the finding.
+    """
+    running = facts.get(DRIVER_RUNNING)
+    if running is None or not isinstance(running.observation, Version):
+        return running is None or not isinstance(running.observation, Absent)
+    beside = (facts.get(coordinate) for coordinate in _DRIVER_BESIDE)
+    return all(
+        fact is None or not isinstance(fact.observation, Version) or fact.observation.value == running.observation.value
+        for fact in beside
+    )
+
+
 def of(facts: Facts, lock: Lock, instances: Mapping[str, Sequence[str]]) -> tuple[Deviation, ...]:
     """Every deviation of one node's facts from its lock; empty when it is in step.
 
@@ -64,13 +82,12 @@ def of(facts: Facts, lock: Lock, instances: Mapping[str, Sequence[str]]) -> tupl
     the SKU that were seen. A missing instance is a deviation of its own.
     """
     found: list[Deviation] = []
-    driver = facts.get(DRIVER_RUNNING)
-    no_driver = driver is not None and isinstance(driver.observation, Absent) and lock.pin("driver") is not None
+    mute = lock.pin("driver") is not None and not driver_answers(facts)
     for pin in lock.pins:
         names: Sequence[str | None] = (None,) if pin.instance is None else instances.get(pin.instance, ())
         for name in names:
             for deviation in (*_of_pin(facts, pin, name), *_beside(facts, pin, name)):
-                if no_driver and pin.instance == "gpu" and deviation.id.startswith("unreadable."):
+                if mute and pin.instance == "gpu" and deviation.id.startswith("unreadable."):
                     continue
                 found.append(deviation)
     return tuple(found)

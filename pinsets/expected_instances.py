@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from lockstep.base.names import ComponentName
-from pinsets.deviations import DRIVER_RUNNING, Deviation
-from pinsets.facts import Coordinate, Fact, Layer, Version
+from pinsets import deviations
+from pinsets.deviations import Deviation
+from pinsets.facts import Coordinate, Fact, Layer
 from pinsets.findings import Severity, Verdict
 from pinsets.model import Lock
 
@@ -26,16 +27,15 @@ def judge(
     """(deviations, instances that are there, by kind).
 
     ``seen`` is the reading's ``gpus`` attribute: slot names, comma-separated; None
-    when the GPUs could not be listed. That is no finding of its own while no driver
-    runs: the driver is the finding then.
+    when the GPUs could not be listed. That is no finding of its own while the driver
+    is mute: the driver is the finding then.
     """
     expected = sku.slots("gpu")
     instances = {"gpu": expected, "nic": sku.slots("nic")}
     if seen is None:
-        driver = facts.get(DRIVER_RUNNING)
-        runs = driver is not None and isinstance(driver.observation, Version)
-        # Without a pinned driver nobody promised that one runs: then the list itself must be readable.
-        return ((_unlisted(expected),) if expected and (runs or lock.pin("driver") is None) else ()), instances
+        # Without a pinned driver nothing else is a finding: then the list itself must be readable.
+        needed = lock.pin("driver") is None or deviations.driver_answers(facts)
+        return ((_unlisted(expected),) if expected and needed else ()), instances
     there = [name for name in seen.split(",") if name]
     if tuple(there) == expected:
         return (), instances

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from lockstep.base.names import ComponentName, DomainName, NodeName
-from pinsets.deviations import DRIVER_RUNNING, Deviation
-from pinsets.facts import Coordinate, Layer, NodeFacts, Version
+from pinsets import deviations
+from pinsets.deviations import Deviation
+from pinsets.facts import Coordinate, Layer, NodeFacts
 from pinsets.findings import Severity, Verdict
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ def judge(nodes: Sequence[tuple[Node, Sku, NodeFacts | None]]) -> dict[NodeName,
             continue
         uuid, clique = facts.attributes.get("fabric.cluster-uuid"), facts.attributes.get("fabric.clique")
         if uuid is None or clique is None:
-            driver = facts.facts.get(DRIVER_RUNNING)
-            if driver is not None and isinstance(driver.observation, Version):
+            if deviations.driver_answers(facts.facts):
                 found[node.name] = (_unreadable(node.domain),)
         elif ZERO_UUID in uuid.split(","):
             found[node.name] = (_zero(node.domain, facts.attributes.get("fabric.state")),)
