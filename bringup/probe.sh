@@ -127,13 +127,13 @@ run() {
       return
     fi
     if [ "$now" -ge "$end" ]; then
-      abandon "$id" $(((now - begun) * 10))
+      abandon "$id" $(((end - begun) * 10))
       return
     fi
   done
 }
 
-# abandon ID MS: asks the command to go, waits for nothing, and says that it did not answer.
+# abandon ID LIMIT: asks the command to go, waits for nothing, and says that it did not answer.
 abandon() {
   for file in "$dir"/*.pid; do
     [ -f "$file" ] || continue

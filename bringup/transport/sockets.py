@@ -38,7 +38,13 @@ class Clock:
 
     @property
     def login(self) -> float:
-        return self.left(self.patience.connect_seconds + self.patience.login_seconds)
+        return self.left(self.login_limit)
+
+    @property
+    def login_limit(self) -> float:
+        """Seconds from the start until which the login must be done. Reasons name limits, never the time spent: a
+        hundred nodes that hang in the same way are one finding."""
+        return min(self.patience.connect_seconds + self.patience.login_seconds, self.patience.host_seconds)
 
 
 def connect(address: str, port: int, clock: Clock) -> socket.socket:
@@ -84,7 +90,7 @@ def _resolve(address: str, port: int, clock: Clock) -> list[tuple[int, int, int,
     thread.start()
     thread.join(clock.left(clock.patience.connect_seconds))
     if not answer:
-        raise Failed(FailureKind.NAME, f"{address} was not resolved in {clock.spent:.0f} s")
+        raise Failed(FailureKind.NAME, f"{address} was not resolved in {clock.patience.connect_seconds:.0f} s")
     if isinstance(answer[0], OSError):
         raise Failed(FailureKind.NAME, f"{address}: {answer[0].strerror or answer[0]}", "give its address")
     return answer[0]  # type: ignore[return-value]

@@ -265,11 +265,11 @@ def _silent(transport: paramiko.Transport, clock: Clock) -> Failed:
         not transport.is_active() and clock.spent < clock.patience.connect_seconds + clock.patience.login_seconds - 0.5
     )
     if not transport.remote_version:
-        how = "closed the connection" if cut else f"said nothing for {clock.spent:.0f} s"
+        how = "closed the connection" if cut else f"said nothing for {clock.login_limit:.0f} s"
         return Failed(FailureKind.NO_BANNER, f"TCP opened, but no SSH banner came: it {how}")
     if cut:
         return Failed(FailureKind.CLOSED, f"during the key exchange: {_text(error)}")
-    return Failed(FailureKind.HUNG, f"silent after its banner for {clock.spent:.0f} s")
+    return Failed(FailureKind.HUNG, f"silent after its banner for {clock.login_limit:.0f} s")
 
 
 def _verify(transport: paramiko.Transport, target: Target | Jump, name: str) -> None:
@@ -292,7 +292,8 @@ def _feed(transport: paramiko.Transport, script: str, clock: Clock) -> Outcome |
     if len(out) > limits.OUTPUT_BYTES_PER_NODE:
         return Failure(FailureKind.BAD_OUTPUT, f"more than {limits.OUTPUT_BYTES_PER_NODE} bytes came back", clock.spent)
     if not ended and not out:
-        return Failure(FailureKind.HUNG, f"logged in, but the script gave nothing in {clock.spent:.0f} s", clock.spent)
+        limit = clock.patience.host_seconds
+        return Failure(FailureKind.HUNG, f"logged in, but the script gave nothing in {limit:.0f} s", clock.spent)
     channel.status_event.wait(min(clock.left(), 1.0))
     status = channel.exit_status if channel.status_event.is_set() and channel.exit_status >= 0 else None
     if status is None and not out:
