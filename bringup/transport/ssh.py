@@ -11,6 +11,7 @@ deadline, and the socket is closed at its end.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import socket
 import threading
@@ -261,9 +262,7 @@ def _first(wanted: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:
 def _silent(transport: paramiko.Transport, clock: Clock) -> Failed:
     """Why the key exchange did not end."""
     error = transport.get_exception()
-    cut = (
-        not transport.is_active() and clock.spent < clock.patience.connect_seconds + clock.patience.login_seconds - 0.5
-    )
+    cut = not transport.is_active() and clock.spent < clock.login_limit - 0.5
     if not transport.remote_version:
         how = "closed the connection" if cut else f"said nothing for {clock.login_limit:.0f} s"
         return Failed(FailureKind.NO_BANNER, f"TCP opened, but no SSH banner came: it {how}")
@@ -289,11 +288,11 @@ def _feed(transport: paramiko.Transport, script: str, clock: Clock) -> Outcome |
     out = bytearray()
     err = bytearray()
     ended = _drain(channel, out, err, clock)
-    if len(out) > limits.OUTPUT_BYTES_PER_NODE:
-        return Failure(FailureKind.BAD_OUTPUT, f"more than {limits.OUTPUT_BYTES_PER_NODE} bytes came back", clock.spent)
+    if len(out) > (most := limits.OUTPUT_BYTES_PER_NODE):
+        return Failure(FailureKind.BAD_OUTPUT, f"more than {most} bytes came back", clock.spent)
     if not ended and not out:
-        limit = clock.patience.host_seconds
-        return Failure(FailureKind.HUNG, f"logged in, but the script gave nothing in {limit:.0f} s", clock.spent)
+        reason = f"logged in, but the script gave nothing in {clock.patience.host_seconds:.0f} s"
+        return Failure(FailureKind.HUNG, reason, clock.spent)
     channel.status_event.wait(min(clock.left(), 1.0))
     status = channel.exit_status if channel.status_event.is_set() and channel.exit_status >= 0 else None
     if status is None and not out:
@@ -363,10 +362,8 @@ def _load_key(identity: Identity) -> paramiko.PKey | str:
 def _parse_key(identity: Identity) -> paramiko.PKey:
     if identity.path is not None:
         return paramiko.PKey.from_path(identity.path)
-    import io
-
     text = identity.text or ""
-    last: Exception = ValueError("not a private key that is supported")
+    last: Exception = ValueError("no private key")
     for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
         try:
             return kind.from_private_key(io.StringIO(text if text.endswith("\n") else text + "\n"))
