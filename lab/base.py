@@ -66,15 +66,19 @@ def _make_base(tree: Path, kernel: bytes) -> None:
     for left in tree.parent.glob(f"{tree.name}.part-*"):
         shutil.rmtree(left)  # of a process that was killed: we hold the lock
     part = Path(tempfile.mkdtemp(prefix=f"{tree.name}.part-", dir=tree.parent))
-    # A mount namespace of its own takes mmdebstrap's mounts with it however it ends.
+    # Namespaces of its own take mmdebstrap's mounts and processes with it, however it or we end.
     command = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
         "unshare",
         "--mount",
-        "mmdebstrap",
-        "--mode=root",
-        "--variant=minbase",
-        f"--include={','.join(INCLUDED)}",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
     ]
+    command += ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(INCLUDED)}"]
     command += [f"--aptopt={line}" for line in _proxies()]
     command += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "info")]
     with tempfile.NamedTemporaryFile(suffix=".deb") as deb:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import fcntl
 import os
 import shutil
@@ -91,9 +92,12 @@ def up(
         spec.write(wanted, state)
         for node in wanted.nodes:
             _make_node(state, node, disks, key, progress)
+        started = _launch(state, wanted.nodes, progress)
         if cluster:
+            # The nodes boot meanwhile.
             _control_plane(state, wanted, progress, owner, durable)
-        _start(state, wanted.nodes, progress)
+        for count, node in enumerate(nodes.wait_ready(state, started), start=1):
+            progress(f"{node.name} answers on {node.address}:{node.port} ({count} of {len(started)})")
         return status(state)
 
 
@@ -196,7 +200,8 @@ def _lower(state: Path) -> tuple[list[Path], Path]:
     return [guest / "tree", (state / "base").resolve()], guest
 
 
-def _start(state: Path, wanted: Sequence[LabNode], progress: Progress) -> None:
+def _launch(state: Path, wanted: Sequence[LabNode], progress: Progress) -> list[LabNode]:
+    """Power on what is off; returns those nodes, still booting."""
     lower, guest = _lower(state)
     started = []
     for node in wanted:
@@ -211,8 +216,7 @@ def _start(state: Path, wanted: Sequence[LabNode], progress: Progress) -> None:
             )
         if nodes.power_on(state, node, lower, guest, state / "disks"):
             started.append(node)
-    for count, node in enumerate(nodes.wait_ready(state, started), start=1):
-        progress(f"{node.name} answers on {node.address}:{node.port} ({count} of {len(started)})")
+    return started
 
 
 def power_on(state: Path, name: str) -> bool:
@@ -256,8 +260,9 @@ def down(name: str, progress: Progress, *, wipe: bool = False, config: settings.
 
         control_plane.stop(state, progress)
         homes = sorted((state / "nodes").iterdir()) if (state / "nodes").is_dir() else []
-        ended = [home.name for home in homes if nodes.power_off(state, home.name)]
-        progress(f"{len(ended)} of {len(homes)} nodes were on and are off now")
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            ended = list(pool.map(lambda home: nodes.power_off(state, home.name), homes))
+        progress(f"{sum(ended)} of {len(homes)} nodes were on and are off now")
         claims.release(state)
         if wipe:
             if os.path.ismount(state / "disks"):

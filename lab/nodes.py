@@ -1,5 +1,8 @@
 """One lab node: its folder, disk and power. Namespaces, an overlay on the base tree, sshd under a small pid 1.
 
+A node is no sandbox: its root is this machine's root behind namespaces (it may not set the clock, load modules
+or write /proc/sys). Run in it what you would run here.
+
 STATE/nodes/NAME/
     machine/        hardware (lab.hardware), also seen inside the node as /run/lockstep-lab/machine
     disk            link to the folder with the overlay's upper and work folders

@@ -74,15 +74,17 @@ def status(lab: LabOption = None) -> None:
     Example:
       lockstep lab status
     """
-    from lab import labs
+    from lab import base, labs
 
+    base.need_root("lab status")
     _table(labs.status(_state(lab)))
 
 
 def _table(found: labs.Status) -> None:
     from lab import control_plane
 
-    console = rich.console.Console(highlight=False)
+    # A log has no width of its own, and nobody wants half an address.
+    console = rich.console.Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     table = rich.table.Table(box=None, header_style="bold", pad_edge=False)
     for title in ("NODE", "ADDRESS", "POWER", "SSH", "BOOT ID", "SERIAL", "BROKEN"):
         table.add_column(title, overflow="fold")
@@ -92,7 +94,7 @@ def _table(found: labs.Status) -> None:
             f"{node.node.address}:{node.node.port}",
             "on" if node.power else "off",
             node.ssh,
-            node.boot_id or "–",
+            (node.boot_id or "–")[:8],
             node.serial,
             ", ".join(node.faults) or "–",
         )
