@@ -24,8 +24,8 @@ from lockstep.base import errors, names
 
 __all__ = ["Endpoint", "ProgramStatus", "kubeconfig", "node_kubeconfig", "node_token", "start", "status", "stop"]
 
-READY_SECONDS = 120.0
-"""For each program. The API server needs 3–5 s on two idle cores, a minute when a build runs beside it."""
+READY_SECONDS = 300.0
+"""For each program, and only while it lives. The API server needs 5 s on idle cores, minutes on very busy ones."""
 
 Progress = Callable[[str], None]
 

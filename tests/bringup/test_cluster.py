@@ -52,7 +52,7 @@ def machine(plane: Plane, cluster: Cluster) -> Iterator[Machine]:
     cluster.delete_node(found.name)
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+def until(condition: Callable[[], Any], what: str, seconds: float = 180) -> Any:
     limit = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < limit, what
@@ -280,7 +280,11 @@ def test_the_rights_that_we_ask_for_suffice_and_the_readers_do_not(
     plane: Plane, client: lightkube.Client, machine: Machine, tmp_path: Path
 ) -> None:
     def as_account(name: str) -> Cluster:
-        token = client.create(ServiceAccountToken.from_dict({"metadata": {}, "spec": {"audiences": []}}), name, namespace="lockstep-system")
+        token = client.create(
+            ServiceAccountToken.from_dict({"metadata": {}, "spec": {"audiences": []}}),
+            name,
+            namespace="lockstep-system",
+        )
         config = plane.kubeconfig.read_text()
         path = tmp_path / name
         path.write_text(config.replace(_token(config), token.status.token))

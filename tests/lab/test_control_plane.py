@@ -21,6 +21,7 @@ from lab import control_plane_ports as ports
 from lab import control_plane_processes as processes
 from lab import control_plane_programs as plans
 from lockstep.base import errors
+from lockstep.base import programs as programs_module
 
 pytestmark = pytest.mark.cluster
 NODES = ["gpu-001", "gpu-002"]
@@ -43,7 +44,7 @@ def pids(state: Path) -> dict[str, int | None]:
     return {program.name: program.pid for program in control_plane.status(state)}
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], what: str, seconds: float = 180) -> None:
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, what
@@ -73,6 +74,9 @@ def test_it_starts_healthy_and_private_and_a_second_start_changes_nothing(state:
     for program in programs:
         arguments = Path(f"/proc/{program.pid}/cmdline").read_text()
         assert control_plane.node_token(state, "gpu-001").get_secret_value() not in arguments
+    kubectl = [programs_module.find("kubectl"), "--kubeconfig", control_plane.kubeconfig(state)]
+    asked = subprocess.run([*kubectl, "auth", "whoami", "-o", "name"], capture_output=True, text=True, check=False)
+    assert asked.returncode == 0, asked.stderr
     before = pids(state), control_plane.kubeconfig(state).read_text()
     assert start(state) == [f"control plane is ready at {_server(state)}"]
     assert (pids(state), control_plane.kubeconfig(state).read_text()) == before

@@ -36,7 +36,7 @@ def machine(plane: Plane, cluster: Cluster) -> Iterator[Machine]:
     cluster.delete_node(found.name)
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+def until(condition: Callable[[], Any], what: str, seconds: float = 180) -> Any:
     limit = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < limit, what
@@ -99,7 +99,7 @@ def test_a_dead_node_turns_not_ready_and_comes_back(cluster: Cluster, machine: M
     cluster.wait_ready(machine.name)
     cluster.admit(machine.name, "ab" * 32)
     machine.power_off()
-    until(lambda: (node := cluster.node(machine.name)) and not node.ready, "a dead node is still Ready", seconds=90)
+    until(lambda: (node := cluster.node(machine.name)) and not node.ready, "a dead node is still Ready", seconds=180)
     node = cluster.node(machine.name)
     assert node is not None
     assert node.ready is None
