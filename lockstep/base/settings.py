@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.base import errors
@@ -12,6 +12,8 @@ from lockstep.base import errors
 __all__ = ["Settings", "find_checkout", "load"]
 
 MARKER = "Pulumi.yaml"
+LAB_MARKER = "lab.json"
+"""File in the state folder of every lab."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,16 @@ class Settings:
     """Built tools, base trees: anything that can be made again. `$XDG_CACHE_HOME/lockstep`."""
     labs: Path
     """One folder per lab with its whole state. `LOCKSTEP_LABS`, else /var/lib/lockstep/labs."""
+    state_given: bool = False
+    """Whether `LOCKSTEP_STATE` named the state folder."""
+
+    def of_fleet(self, name: str) -> Settings:
+        """The settings for one fleet: a lab that is there keeps its own state, unless `LOCKSTEP_STATE` says another.
+
+        `lockstep up lab` writes the lab's journal there; a reading that looked elsewhere would not know its locks.
+        """
+        own = self.labs / name
+        return self if self.state_given or not (own / LAB_MARKER).is_file() else replace(self, state=own)
 
     def need_checkout(self, verb: str) -> Path:
         """The checkout's root; raises `errors.InputError` naming ``verb`` where there is none."""
@@ -57,4 +69,4 @@ def load(environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> S
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache") / "lockstep"
     state = Path(env["LOCKSTEP_STATE"]) if env.get("LOCKSTEP_STATE") else (checkout or here) / ".lockstep"
     labs = Path(env.get("LOCKSTEP_LABS") or "/var/lib/lockstep/labs")
-    return Settings(checkout, state.absolute(), cache.absolute(), labs.absolute())
+    return Settings(checkout, state.absolute(), cache.absolute(), labs.absolute(), bool(env.get("LOCKSTEP_STATE")))

@@ -104,6 +104,7 @@ def _fleet(
     from lockstep.base import hostranges
 
     fleet = load.fleet(name, settings)
+    settings = settings.of_fleet(fleet.name)
     wanted = [unfolded for pattern in nodes or () for unfolded in hostranges.unfold(pattern, place="--node")]
     # A fleet file somewhere on a disk is no reason to leave a folder beside the user's work.
     keep = settings.checkout is not None or settings.state.is_dir()
