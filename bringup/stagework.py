@@ -97,30 +97,30 @@ class Acts:
         """Reboot the nodes whose disk equals the lock already, and prove that each did."""
         if not members:
             return {}
-        boots = {member.name: member.facts.boot_id for member in members}
+        boots = {member.name: member.facts.boot_id for member in members if member.facts.boot_id is not None}
         trouble = {
-            name: Trouble("its boot id could not be read, so a reboot could not be proved")
-            for name, boot_id in boots.items()
-            if boot_id is None
+            member.name: Trouble("its boot id could not be read, so a reboot could not be proved")
+            for member in members
+            if member.name not in boots
         }
-        told = [member for member in members if member.name not in trouble]
+        told = [member for member in members if member.name in boots]
         trouble |= {name: Trouble(why, lost=True) for name, why in self._boot_again(told, boots).items()}
         for member, verdict in self._read([member for member in members if member.name not in trouble]):
             kind, reason = after_install(verdict)
-            if member.facts.boot_id is not None and member.facts.boot_id == boots[member.name]:
+            if member.facts.boot_id == boots[member.name]:
                 trouble[member.name] = Trouble("the boot id did not change, so it was not rebooted")
             elif kind is not None:
                 said = f"still not active after the reboot: {reason}" if kind == "reboot" else reason
                 trouble[member.name] = Trouble(said, lost=kind == "lost")
         return trouble
 
-    def _boot_again(self, members: Sequence[Member], boots: Mapping[NodeName, str | None]) -> dict[NodeName, str]:
+    def _boot_again(self, members: Sequence[Member], boots: Mapping[NodeName, str]) -> dict[NodeName, str]:
         """Set the reboots off and wait for other boot ids; node → why it did not come back."""
         everyone = reading.targets(self._site.fleet, self._site.book)
         ways = {member.name: everyone[member.name] for member in members}
         self._say(None, Stage.DRIVER, f"rebooting {len(ways)} node{'s' if len(ways) != 1 else ''}")
         with ssh_transport() as transport:
-            failed = reboots.set_off(ways, transport)
+            failed = reboots.set_off(ways, boots, transport)
             waiting = {name: way for name, way in ways.items() if name not in failed}
             return failed | reboots.wait_for_boot(
                 waiting,

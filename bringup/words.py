@@ -14,7 +14,7 @@ from inventory.model import Kind
 from lockstep.base import errors
 from lockstep.base.names import NodeName
 
-__all__ = ["Words", "from_environment", "parse"]
+__all__ = ["Words", "combined", "from_environment", "parse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,25 @@ def from_environment(environ: Mapping[str, str]) -> Words:
         shrink=int(shrink) if shrink is not None else None,
         facts=environ.get("LOCKSTEP_FACTS"),
         plan=environ.get("LOCKSTEP_PLAN"),
+    )
+
+
+def combined(
+    environ: Mapping[str, str],
+    *,
+    allow: Iterable[str] | None = None,
+    accept: Iterable[str] | None = None,
+    shrink: int | None = None,
+) -> Words:
+    """Words of the environment and of options together; an option's number wins. Raises `errors.InputError`."""
+    given, said = from_environment(environ), parse(allow=allow or (), accept=accept or (), shrink=shrink)
+    return Words(
+        given.allow | said.allow,
+        given.allow_nodes | said.allow_nodes,
+        given.accept | said.accept,
+        said.shrink if said.shrink is not None else given.shrink,
+        given.facts,
+        given.plan,
     )
 
 

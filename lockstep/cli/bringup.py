@@ -57,18 +57,7 @@ def command(
     from pinsets import checks
 
     config = settings.load()
-    given = words.from_environment(os.environ)
-    said = words.parse(
-        allow=[
-            *(str(kind) for kind in given.allow),
-            *(f"{kind}={node}" for kind, node in given.allow_nodes),
-            *(allow or ()),
-        ],
-        accept=[*given.accept, *(accept or ())],
-        shrink=shrink if shrink is not None else given.shrink,
-        facts=given.facts,
-        plan=given.plan,
-    )
+    said = words.combined(os.environ, allow=allow, accept=accept, shrink=shrink)
     found = load.fleet(fleet, config, more=checks.CHECKS)
     cluster = joining.from_environment(config, os.environ, Path(kubeconfig) if kubeconfig else None)
     chosen = [one for one, _ in reading.select(found, pool, None)]

@@ -40,15 +40,7 @@ def command(
     from pinsets import checks
 
     config = settings.load()
-    given = words.from_environment(os.environ)
-    said = words.parse(
-        allow=[
-            *(str(kind) for kind in given.allow),
-            *(f"{kind}={name}" for kind, name in given.allow_nodes),
-            *(allow or ()),
-        ],
-        accept=given.accept,
-    )
+    said = words.combined(os.environ, allow=allow)
     found = load.fleet(fleet, config, more=checks.CHECKS)
     cluster = joining.from_environment(config, os.environ, Path(kubeconfig) if kubeconfig else None)
     with acting.Show() as show:

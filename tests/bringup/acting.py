@@ -19,7 +19,7 @@ from lab.testing import CHECKOUT, FreshLab
 from lockstep.base import journal
 from lockstep.base.journal.values import Owner
 
-LONG = 600.0
+LONG = 1500.0
 """Until a line must have come; only reached when something is broken."""
 
 
