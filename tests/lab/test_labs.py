@@ -233,3 +233,31 @@ def test_the_environment_names_the_state_and_the_kubeconfig(tmp_path: Path) -> N
         }
         with pytest.raises(errors.InputError, match="there is no lab nowhere"):
             labs.environment("nowhere", lab.settings)
+
+
+def test_a_file_system_that_carries_no_upper_layer_gets_a_tmpfs_and_says_so(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from lab import testing\n"
+        "with testing.fresh_lab(Path(sys.argv[1]), nodes=1) as lab:\n"
+        "    node = lab.nodes[0]\n"
+        "    lab.run(node, 'sh', '-c', 'echo kept >/root/note')\n"
+        "    lab.down(); lab.up()\n"
+        "    print(lab.run(node, 'cat', '/root/note').stdout.strip(), lab.ssh(node, 'true').returncode)\n"
+        "    print('\\n'.join(lab.log))\n"
+        "print('mounts left:', sum(str(Path(sys.argv[1])) in line for line in open('/proc/self/mounts')) - 1)\n"
+    )
+    for name in ("lower", "upper", "work", "merged"):
+        (tmp_path / name).mkdir()
+    layers = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
+    # In a mount namespace of its own, so that nothing stays mounted however this ends.
+    inside = 'mount -t overlay -o "$1" overlay "$2" && exec "$3" -c "$4" "$2"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", inside, "sh", layers, str(tmp_path / "merged"), sys.executable, script],
+        capture_output=True,
+        text=True,
+        cwd=testing.CHECKOUT,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "kept 0" in done.stdout
+    assert "cannot carry an overlay's upper layer" in done.stdout
+    assert "mounts left: 0" in done.stdout
