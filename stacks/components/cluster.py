@@ -64,7 +64,10 @@ class ClusterComponent(pulumi.ComponentResource):
 
 def _retain(arguments: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
     """Objects whose deletion would delete other people's objects stay when the stack lets go of them."""
-    if not isinstance(arguments.props, Mapping) or not manifests.retained(arguments.props):
+    # The group itself passes too, and has no kind of its own.
+    if not isinstance(arguments.props, Mapping) or "kind" not in arguments.props:
+        return None
+    if not manifests.retained(arguments.props):
         return None
     kept = pulumi.ResourceOptions.merge(arguments.opts, pulumi.ResourceOptions(retain_on_delete=True))
     return pulumi.ResourceTransformResult(props=arguments.props, opts=kept)
