@@ -59,6 +59,7 @@ def command(
     config = settings.load()
     said = words.combined(os.environ, allow=allow, accept=accept, shrink=shrink)
     found = load.fleet(fleet, config, more=checks.CHECKS)
+    config = config.of_fleet(found.name)
     cluster = joining.from_environment(config, os.environ, Path(kubeconfig) if kubeconfig else None)
     chosen = [one for one, _ in reading.select(found, pool, None)]
     # All refusals before anything is touched, not after the first pool is done.

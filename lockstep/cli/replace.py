@@ -42,6 +42,7 @@ def command(
     config = settings.load()
     said = words.combined(os.environ, allow=allow)
     found = load.fleet(fleet, config, more=checks.CHECKS)
+    config = config.of_fleet(found.name)
     cluster = joining.from_environment(config, os.environ, Path(kubeconfig) if kubeconfig else None)
     with acting.Show() as show:
         done = replace.replace(found, node, config, said, show.event, joining=cluster, write=not print_patch)
