@@ -234,6 +234,8 @@ def _run_ansible(request: Mapping[str, Any]) -> dict[str, str]:
             forks=min(int(request["hosts"]), limits.ANSIBLE_FORKS),
             timeout=int(request["seconds"]),
             event_handler=_print_event,
+            # Ours, else the runner puts its own signal handlers over those that end the whole tree.
+            cancel_callback=lambda: False,
             suppress_env_files=True,
             quiet=True,
         )
