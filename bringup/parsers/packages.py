@@ -8,6 +8,7 @@ A package is installed when the second letter of its state is ``i`` (``ii``, hel
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,15 +76,10 @@ def version_of(packages: Packages | Unreadable, carriers: Sequence[str]) -> host
         return None
     if isinstance(packages, Unreadable):
         return packages
-    pattern = re.compile(re.sub(r"\\\{([a-z]+)\\\}", _group, re.escape(carriers[0])))
     half: str | None = None
     versions: list[str] = []
-    for name, entries in packages.by_name.items():
-        match = pattern.fullmatch(name)
-        if match is None:
-            continue
-        in_name = match.groupdict().get("version")
-        for entry in entries:
+    for name, in_name in _carrying(packages, carriers[0]):
+        for entry in packages.by_name[name]:
             if entry.state[1:2] == "i":
                 versions.append(in_name or entry.version)
             elif entry.state[1:2] not in ("n", "c"):
@@ -91,6 +87,20 @@ def version_of(packages: Packages | Unreadable, carriers: Sequence[str]) -> host
     if half is not None:
         return Unreadable(half)
     return max(versions, key=host.version_key) if versions else ABSENT
+
+
+def _carrying(packages: Packages, template: str) -> list[tuple[str, str | None]]:
+    """(name in the database, version inside the name) of every package that fits ``template``."""
+    if "{" not in template:
+        return [(template, None)] if template in packages.by_name else []
+    pattern = _pattern(template)
+    matches = ((name, pattern.fullmatch(name)) for name in packages.by_name)
+    return [(name, match.groupdict().get("version")) for name, match in matches if match is not None]
+
+
+@functools.cache
+def _pattern(template: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\\{([a-z]+)\\\}", _group, re.escape(template)))
 
 
 def _group(match: re.Match[str]) -> str:
