@@ -237,6 +237,9 @@ def _twice(
 
 def _address_key(address: str) -> str:
     """One spelling per address: ``::1`` and ``0:0::1`` are the same machine, names ignore case."""
+    if ":" not in address:
+        # IPv4 has one spelling, since leading zeros are none.
+        return address.lower().rstrip(".")
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inventory import model
@@ -47,15 +48,15 @@ def _entry(
     names = _unfold(key, document.path, line, report)
     if names is None:
         return []
-    columns: dict[str, list[str] | None] = {}
+    columns: dict[str, Sequence[str | None]] = {}
     for word in ("slot", "address", "domain", "serial"):
         value = getattr(entry, word)
         at = document.line(*loc, word)
-        values = [None] if value is None else _unfold(value, document.path, at, report)
+        values: Sequence[str | None] | None = [None] if value is None else _unfold(value, document.path, at, report)
         if values is None:
             return []
         if value is None or (word == "domain" and len(values) == 1):
-            values = values * len(names)
+            values = [*values] * len(names)
         if len(values) != len(names):
             report.error(
                 document.path,
@@ -64,27 +65,30 @@ def _entry(
                 f"the ranges of an entry unfold side by side; write {_count(len(names), 'value')}",
             )
             return []
-        columns[word] = values  # type: ignore[assignment]
-    placed = []
-    for at_index, name in enumerate(names):
-        row = {word: values[at_index] for word, values in columns.items() if values is not None}
-        slot = row["slot"] or name
-        node = model.Node(
-            name=NodeName(name),
-            pool=PoolName(pool.name),
-            slot=Slot(slot),
-            address=row["address"] or name,
-            domain=DomainName(row["domain"] or slot),
-            spare=entry.spare,
-            state=entry.state,
-            holder=entry.holder,
-            generation=entry.generation,
-            serial=row["serial"],
-            bmc=entry.bmc or pool.bmc,
-            line=line,
+        columns[word] = values
+    pool_name, bmc = PoolName(pool.name), entry.bmc or pool.bmc
+    rows = zip(names, columns["slot"], columns["address"], columns["domain"], columns["serial"], strict=True)
+    return [
+        Placed(
+            model.Node(
+                name=NodeName(name),
+                pool=pool_name,
+                slot=Slot(slot or name),
+                address=address or name,
+                domain=DomainName(domain or slot or name),
+                spare=entry.spare,
+                state=entry.state,
+                holder=entry.holder,
+                generation=entry.generation,
+                serial=serial,
+                bmc=bmc,
+                line=line,
+            ),
+            index,
+            key,
         )
-        placed.append(Placed(node, index, key))
-    return placed
+        for name, slot, address, domain, serial in rows
+    ]
 
 
 def _unfold(pattern: str, path: str, line: int | None, report: issues.Report) -> list[str] | None:

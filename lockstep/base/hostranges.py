@@ -19,6 +19,8 @@ def unfold(pattern: str, *, place: str | None = None) -> list[str]:
     Raises `errors.InputError` for a pattern that is empty, malformed, asks for a
     group source (``@group``), or unfolds to more than `limits.NODES_PER_PATTERN` names.
     """
+    if (simple := _simple(pattern)) is not None:
+        return simple
     # Late: 40 ms that `lockstep --help` should not pay.
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
@@ -39,6 +41,22 @@ def unfold(pattern: str, *, place: str | None = None) -> list[str]:
         raise errors.InputError(
             f"not a host range: {pattern!r} ({error})", place=place, hint="write for example gpu-[001-004]"
         ) from error
+
+
+_ONE_RANGE = re.compile(r"([\w.:-]*)\[(\d+)-(\d+)\]([\w.:-]*)", re.ASCII)
+
+
+def _simple(pattern: str) -> list[str] | None:
+    """Names of one plain range, as NodeSet gives them at a tenth of its time; None for anything else."""
+    match = _ONE_RANGE.fullmatch(pattern)
+    if match is None:
+        return None
+    before, first, last, after = match.groups()
+    padded = first.startswith("0") and len(first) > 1
+    if (padded and len(first) != len(last)) or not 0 <= int(last) - int(first) < limits.NODES_PER_PATTERN:
+        return None
+    width = len(first) if padded else 0
+    return [f"{before}{number:0{width}d}{after}" for number in range(int(first), int(last) + 1)]
 
 
 def _parts(pattern: str) -> list[str]:

@@ -50,3 +50,18 @@ def test_a_pattern_unfolds_in_the_order_written(pattern: str, names: list[str]) 
 def test_what_is_no_range_or_too_many_hosts_is_refused(pattern: str) -> None:
     with pytest.raises(errors.InputError):
         hostranges.unfold(pattern)
+
+
+@hypothesis.given(
+    strategies.sampled_from(["gpu-", "r1-u", "127.90.0.", "n1", ""]),
+    strategies.integers(0, 120),
+    strategies.integers(0, 12),
+    strategies.integers(1, 4),
+    strategies.sampled_from(["", ".example.com", "-x"]),
+)
+@hypothesis.settings(deadline=None, max_examples=80)
+def test_a_plain_range_is_what_nodeset_makes_of_it(before: str, first: int, count: int, width: int, after: str) -> None:
+    from ClusterShell.NodeSet import NodeSet
+
+    pattern = f"{before}[{first:0{width}d}-{first + count:0{width}d}]{after}"
+    assert sorted(hostranges.unfold(pattern)) == sorted(map(str, NodeSet(pattern)))
