@@ -161,11 +161,9 @@ def plugin(world: World) -> Iterator[Any]:
     thread.join()
 
 
-@pytest.fixture
-def copied(tmp_path: Path, checkout: Path) -> Path:
-    """A copy of the checkout's Pulumi side, at a path with a blank, whose stack files tests may write."""
-    root = tmp_path / "check out"
-    root.mkdir()
+def copy_of(checkout: Path, root: Path) -> Path:
+    """A copy of the checkout's Pulumi side at ``root``, whose stack and fleet files tests may write."""
+    root.mkdir(parents=True)
     shutil.copy(checkout / "Pulumi.yaml", root)
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("stacks", "inventory"):
@@ -173,3 +171,9 @@ def copied(tmp_path: Path, checkout: Path) -> Path:
     for name in ("tools", ".venv", "pinsets"):
         (root / name).symlink_to(checkout / name)
     return root
+
+
+@pytest.fixture
+def copied(tmp_path: Path, checkout: Path) -> Path:
+    """`copy_of` at a path with a blank."""
+    return copy_of(checkout, tmp_path / "check out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -43,24 +44,29 @@ class Engine:
     kubeconfig: Path | None = None
 
     @classmethod
-    def scripted(cls, checkout: Path, folder: Path) -> Engine:
+    def scripted(cls, checkout: Path, folder: Path, kubeconfig: Path | None = None) -> Engine:
         """With the scripted plugin, a fleet of two pools in step, and its stack."""
-        root = Path(__file__).parents[2]
-        wrapper = checkout / "stacks" / "plugin" / "pulumi-resource-lockstep"
-        lines = ["#!/bin/sh", f"cd '{checkout}'", f"export PYTHONPATH='{root}' LOCKSTEP_ROOT='{checkout}'"]
-        wrapper.write_text("\n".join([*lines, f"exec '{sys.executable}' -m tests.stacks.scripted_plugin", ""]))
-        found = cls.plain(checkout, folder)
+        _script(checkout)
+        found = cls.plain(checkout, folder, kubeconfig)
         found.deviate({})
         return found
 
     @classmethod
-    def plain(cls, checkout: Path, folder: Path) -> Engine:
+    def plain(cls, checkout: Path, folder: Path, kubeconfig: Path | None = None) -> Engine:
         """With the real plugin."""
         folder.mkdir(exist_ok=True)
         (checkout / "inventory" / "fleets" / "toy.yaml").write_text(FLEET)
-        found = cls(checkout, folder)
+        found = cls(checkout, folder, kubeconfig=kubeconfig)
         found.run("stack", "init", "toy")
         return found
+
+    def copy(self, to: Path) -> Engine:
+        """A scripted engine in the state of this one, for one test to work on."""
+        checkout, folder = to / "check out", to / "engine"
+        shutil.copytree(self.checkout, checkout, symlinks=True)
+        shutil.copytree(self.folder, folder)
+        _script(checkout)
+        return Engine(checkout, folder, kubeconfig=self.kubeconfig)
 
     def deviate(self, nodes: Mapping[str, Mapping[str, str]]) -> None:
         """What the next reading finds."""
@@ -123,3 +129,11 @@ class Engine:
     def pools(self) -> dict[str, dict[str, Any]]:
         """Pool name → its resource in the state."""
         return {one["inputs"]["pool"]: one for one in self.resources() if one["type"] == "lockstep:fleet:NodePool"}
+
+
+def _script(checkout: Path) -> None:
+    """Have the engine start the scripted plugin in this checkout."""
+    root = Path(__file__).parents[2]
+    lines = ["#!/bin/sh", f"cd '{checkout}'", f"export PYTHONPATH='{root}' LOCKSTEP_ROOT='{checkout}'"]
+    wrapper = checkout / "stacks" / "plugin" / "pulumi-resource-lockstep"
+    wrapper.write_text("\n".join([*lines, f"exec '{sys.executable}' -m tests.stacks.scripted_plugin", ""]))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import copy_of
 from .engines import FLEET, Engine
 
 pytestmark = pytest.mark.engine
@@ -16,13 +17,20 @@ DRIFT = {"p-2": {"driver@running": "580.126.20"}}
 SHOWN = 'driver@running: "580.126.20 (pinned 1.0)"'
 
 
-@pytest.fixture
-def engine(copied: Path, tmp_path: Path) -> Engine:
-    """A stack whose pools were brought up and are in step."""
-    found = Engine.scripted(copied, tmp_path / "engine")
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Engine:
+    """A stack whose pools were brought up and are in step; nobody works on it."""
+    folder = tmp_path_factory.mktemp("settled")
+    found = Engine.scripted(copy_of(checkout, folder / "check out"), folder / "engine")
     found.up()
     assert sorted(found.acts) == ["p", "q"]
     return found
+
+
+@pytest.fixture
+def engine(settled: Engine, tmp_path: Path) -> Engine:
+    """A copy of the settled one for each test."""
+    return settled.copy(tmp_path)
 
 
 def wait_for_act(engine: Engine, count: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 import manifests
 from lockstep.base import programs
 
+from .conftest import copy_of
 from .engines import FLEET, Engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.cluster]
@@ -55,13 +56,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(plane.kubeconfig)
 
 
-@pytest.fixture
-def engine(copied: Path, tmp_path: Path, cluster: Cluster) -> Engine:
-    """A stack with two scripted pools and the cluster, brought up."""
-    found = Engine.scripted(copied, tmp_path / "engine")
-    found.kubeconfig = cluster.kubeconfig
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory, checkout: Path, cluster: Cluster) -> Engine:
+    """A stack with two scripted pools and the cluster, brought up; nobody works on it."""
+    folder = tmp_path_factory.mktemp("settled")
+    found = Engine.scripted(copy_of(checkout, folder / "check out"), folder / "engine", cluster.kubeconfig)
     found.up()
     return found
+
+
+@pytest.fixture
+def engine(settled: Engine, tmp_path: Path) -> Engine:
+    """A copy of the settled one for each test; the cluster is one for all."""
+    return settled.copy(tmp_path)
 
 
 def tokens(cluster: Cluster) -> set[str]:
