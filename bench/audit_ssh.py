@@ -174,8 +174,11 @@ def _site(count: int) -> Iterator[_Site]:
         script = folder / "script"
         script.write_text(probe.script(components.load()))
         Path("/run/sshd").mkdir(exist_ok=True)
-        inside = f"ip link set lo up && exec {sshd} -D -e -f {folder}/sshd_config"
-        server = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "unshare", "--net", "sh", "-c", inside])
+        # A login shell that reads no startup files: what root's own shell loads is no host's work.
+        (folder / "passwd").write_text(_passwd(folder))
+        serve = f"exec {sshd} -D -e -f {folder}/sshd_config"
+        inside = f"mount --bind {folder}/passwd /etc/passwd && ip link set lo up && {serve}"
+        server = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "unshare", "--net", "--mount", "sh", "-c", inside])
         site = _Site(folder, ("nsenter", f"--net=/proc/{server.pid}/ns/net", "--"), script)
         try:
             _wait(server, site)
@@ -183,6 +186,12 @@ def _site(count: int) -> Iterator[_Site]:
         finally:
             server.terminate()
             server.wait()
+
+
+def _passwd(home: Path) -> str:
+    lines = [line.split(":") for line in Path("/etc/passwd").read_text().splitlines()]
+    changed = [[*line[:5], str(home), "/bin/sh"] if line[0] == "root" else line for line in lines]
+    return "".join(":".join(line) + "\n" for line in changed)
 
 
 def _wait(server: subprocess.Popen[bytes], site: _Site) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import os
 import shutil
 import socket
 import subprocess
@@ -127,6 +128,22 @@ def sshd(keys: Keys, folder: Path, *options: str) -> Iterator[Sshd]:
     finally:
         process.terminate()
         process.wait()
+
+
+def _clean_login(folder: Path) -> list[str]:
+    """Words in front of sshd: the login shell is /bin/sh with an empty home, whatever the user's startup files do.
+
+    Needs root (a mount namespace with a passwd file of its own); without it the user's own shell serves.
+    """
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return []
+    home = folder / "home"
+    home.mkdir()
+    fields = [line.split(":") for line in Path("/etc/passwd").read_text().splitlines()]
+    lines = [[*entry[:5], str(home), "/bin/sh"] if entry[0] == getpass.getuser() else entry for entry in fields]
+    passwd = folder / "passwd"
+    passwd.write_text("".join(":".join(line) + "\n" for line in lines))
+    return ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/passwd && exec "$@"', str(passwd)]
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
