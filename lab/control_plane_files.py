@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from lockstep.base import errors
 
 __all__ = ["ensure_folder", "locked", "write_private"]
+
+LOCK_SECONDS = 30.0
+"""A stop takes a few seconds; a start may take longer, and is not worth waiting for."""
 
 
 def write_private(path: Path, content: str | bytes) -> None:
@@ -35,10 +39,17 @@ def ensure_folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``; raises `errors.BusyError` when another process holds it."""
+    """Hold an exclusive lock on ``path``; `errors.BusyError` when another process keeps it for `LOCK_SECONDS`."""
+    limit = time.monotonic() + LOCK_SECONDS
     with path.open("a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise errors.BusyError(f"{what} is being started or stopped by another process", place=str(path)) from None
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > limit:
+                    raise errors.BusyError(
+                        f"{what} is being started or stopped by another process", place=str(path)
+                    ) from None
+                time.sleep(0.1)
         yield

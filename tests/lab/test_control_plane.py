@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from lab import control_plane
+from lab import control_plane_files as files
 from lab import control_plane_ports as ports
 from lab import control_plane_processes as processes
 from lab import control_plane_programs as plans
@@ -66,8 +67,8 @@ def test_it_starts_healthy_and_private_and_a_second_start_changes_nothing(state:
     programs = control_plane.status(state)
     assert [program.name for program in programs] == list(plans.NAMES)
     assert all(program.healthy for program in programs), programs
-    files = [path for path in state.rglob("*") if path.is_file() and "etcd" not in path.parts]
-    secret = [path for path in files if path.name not in ("lock", "watcher.beat")]
+    found = [path for path in state.rglob("*") if path.is_file() and "etcd" not in path.parts]
+    secret = [path for path in found if path.name not in ("lock", "watcher.beat")]
     # Records of processes hold no secret; everything else is for the owner alone, and all folders are closed.
     assert {stat.S_IMODE(path.stat().st_mode) for path in secret if path.parent.name != "pids"} == {0o600}
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
@@ -152,11 +153,10 @@ def _folder(state: Path) -> Path:
     return folder
 
 
-def test_two_starts_at_once_do_not_mix(state: Path) -> None:
-    start(state)
-    from lab import control_plane_files as files
-
-    with files.locked(state / "control-plane" / "lock", "x"), pytest.raises(errors.BusyError, match="another process"):
+def test_a_start_and_a_stop_at_once_do_not_mix(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = files.ensure_folder(files.ensure_folder(state) / "control-plane")
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.3)
+    with files.locked(folder / "lock", "x"), pytest.raises(errors.BusyError, match="another process"):
         control_plane.stop(state, lambda _: None)
 
 
