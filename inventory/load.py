@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from inventory import checks, model, unfolding
-from lockstep.base import credentials, documents, errors, issues, settings
+from lockstep.base import collection, credentials, documents, errors, issues, settings
 from lockstep.base.names import FleetName, PinsetName, PoolName
 
 __all__ = ["PREFIXES", "find", "fleet", "known_fleets", "known_skus", "parse", "read", "sku"]
@@ -108,6 +108,7 @@ def read_sku(name: str, where: settings.Settings | None, report: issues.Report) 
     return found
 
 
+@collection.paused()
 def _build(
     document: documents.Document,
     path: Path,

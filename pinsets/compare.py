@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lockstep.base import collection
 from lockstep.base.names import DomainName, NodeName
 from pinsets import deviations, expected_instances, fabrics, factsets, groups
 from pinsets.deviations import Deviation
@@ -38,6 +39,7 @@ class Expectation:
     Leave it out to verify what an act brought about."""
 
 
+@collection.paused()
 def compare(expectations: Sequence[Expectation], snapshot: Snapshot) -> Comparison:
     """The comparison of one pool. Nodes declared held or in repair come back in `apart`, and count nowhere else."""
     grouper = factsets.Grouper()

@@ -37,7 +37,7 @@ def judge(nodes: Sequence[tuple[Node, Sku, NodeFacts | None]]) -> dict[NodeName,
         if uuid is None or clique is None:
             if deviations.driver_answers(facts.facts):
                 found[node.name] = (_unreadable(node.domain),)
-        elif ZERO_UUID in uuid.split(","):
+        elif ZERO_UUID in uuid:
             found[node.name] = (_zero(node.domain, facts.attributes.get("fabric.state")),)
         elif "," in uuid or "," in clique:
             found[node.name] = (_mismatch(node.domain, "one fabric for all GPUs", f"{uuid} clique {clique}"),)

@@ -50,7 +50,7 @@ class Verdict(enum.StrEnum):
     @property
     def in_step(self) -> bool:
         """Whether a node with this verdict may hold or take jobs."""
-        return self in (Verdict.ADMIT, Verdict.PENDING_ROLLOUT)
+        return self is Verdict.ADMIT or self is Verdict.PENDING_ROLLOUT
 
 
 _ORDER = {verdict: index for index, verdict in enumerate(Verdict)}

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from lockstep.base import errors
+from lockstep.base import collection, errors
 from lockstep.base.names import NodeName
 from pinsets.facts import ABSENT, Absent, Coordinate, Fact, NodeFacts, Observation, Snapshot, Unreadable, Version
 
@@ -79,6 +79,7 @@ def _encode_fact(fact: Fact) -> list[str | None]:
     return head if isinstance(seen, Absent) else [*head, None, seen.reason]
 
 
+@collection.paused()
 def decode(lines: Iterable[str], place: str = "snapshot") -> Snapshot:
     """The inverse of `encode`. Raises `errors.InputError` naming ``place`` and the line for anything else."""
     taken_at: float | None = None
