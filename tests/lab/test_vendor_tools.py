@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -165,8 +166,16 @@ def test_what_is_read_without_nvml_agrees_with_what_is_loaded(lab: testing.Fresh
         assert f"{library} (libc6,x86-64) =>" in listed
 
 
+def _until_ready(lab: testing.FreshLab, node: str) -> None:
+    """Daemons start after sshd, as on a real node."""
+    limit = time.monotonic() + 60
+    while lab.run(node, "nvidia-imex-ctl", "-q", check=False).stdout != "READY\n":
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+
+
 def test_the_imex_daemon_runs_after_boot_and_its_tool_answers(lab: testing.FreshLab, gpu_node: str) -> None:
-    assert lab.run(gpu_node, "nvidia-imex-ctl", "-q").stdout == "READY\n"
+    _until_ready(lab, gpu_node)
     assert '"status":"UP"' in lab.run(gpu_node, "nvidia-imex-ctl", "-N", "-j").stdout
     lab.run(gpu_node, "systemctl", "stop", "nvidia-imex")
     stopped = lab.run(gpu_node, "nvidia-imex-ctl", "-N", "-j", check=False)
