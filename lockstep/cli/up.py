@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import rich.console
 import rich.table
+import rich.text
 import typer
 
 from lockstep.base import errors
@@ -81,7 +82,8 @@ def _summary(console: rich.console.Console, run: automation.Run) -> None:
         for title in ("POOL", "NODE", "NOT IN STEP"):
             table.add_column(title, overflow="fold")
         for row in rows:
-            table.add_row(*row)
+            # As Text: brackets of a coordinate (`firmware.gpu[gpu3]`) are markup to rich.
+            table.add_row(*(rich.text.Text(cell) for cell in row))
         console.print(table)
     for outcome in run.outcomes:
         if outcome.error:
