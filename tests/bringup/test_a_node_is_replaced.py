@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,8 @@ def test_a_dead_node_needs_only_the_kind_and_the_patch_can_be_printed(lab: testi
     behind = acting.bringup(lab)
     assert behind.returncode == 4, acting.said(behind)
     assert "generation: 2" in behind.stderr
+    patched = subprocess.run(["git", "apply", "-"], input=done.stdout, text=True, cwd=lab.fleet_file.parent)
+    assert patched.returncode == 0
 
 
 def test_a_generation_bumped_by_hand_asks_for_replace(lab: testing.FreshLab) -> None:
