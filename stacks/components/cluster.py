@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pulumi
 from pulumi_kubernetes import Provider
@@ -48,7 +49,7 @@ class ClusterComponent(pulumi.ComponentResource):
         for component, objects in components.items():
             group = v2.ConfigGroup(
                 f"{name}-{component}",
-                objs=list(objects),
+                objs=[_taken_over(one) for one in objects],
                 opts=pulumi.ResourceOptions(
                     parent=self,
                     provider=self.provider,
@@ -60,6 +61,17 @@ class ClusterComponent(pulumi.ComponentResource):
             )
             self.groups.append(group)
         self.register_outputs({})
+
+
+def _taken_over(obj: Mapping[str, object]) -> dict[str, object]:
+    """The object with the mark by which its apply wins over an earlier one of ours.
+
+    Objects that were kept by a destroy, or that another state of ours made (a fresh clone without one), still belong
+    to that state's field manager; what the API server has defaulted in them since would count as a conflict.
+    """
+    metadata = dict(cast("Mapping[str, object]", obj.get("metadata", {})))
+    annotations = dict(cast("Mapping[str, object]", metadata.get("annotations", {})))
+    return {**obj, "metadata": {**metadata, "annotations": {**annotations, "pulumi.com/patchForce": "true"}}}
 
 
 def _retain(arguments: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:

@@ -113,6 +113,16 @@ def test_a_dropped_component_and_destroy_keep_what_others_would_lose(engine: Eng
     assert cluster.uids(retained=True) == kept
 
 
+def test_a_fresh_clone_without_a_state_takes_the_objects_over(
+    engine: Engine, cluster: Cluster, checkout: Path, tmp_path: Path
+) -> None:
+    before = cluster.uids(retained=True)
+    fresh = Engine.scripted(copy_of(checkout, tmp_path / "fresh" / "check out"), tmp_path / "other", cluster.kubeconfig)
+    fresh.up()
+    fresh.up("--expect-no-changes")
+    assert cluster.uids(retained=True) == before
+
+
 def test_no_credential_of_the_cluster_is_in_state_or_output(engine: Engine, cluster: Cluster) -> None:
     output = engine.preview()
     state = "".join(path.read_text(errors="replace") for path in (engine.folder / "state").rglob("*") if path.is_file())
