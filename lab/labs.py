@@ -203,7 +203,7 @@ def _lower(state: Path) -> tuple[list[Path], Path]:
 def _launch(state: Path, wanted: Sequence[LabNode], progress: Progress) -> list[LabNode]:
     """Power on what is off; returns those nodes, still booting."""
     lower, guest = _lower(state)
-    started = []
+    off = []
     for node in wanted:
         if "node-dead" in nodes.faults(state, node.name):
             progress(f"{node.name}: left off, it was broken on purpose (lockstep lab mend {node.name})")
@@ -214,9 +214,11 @@ def _launch(state: Path, wanted: Sequence[LabNode], progress: Progress) -> list[
                 place=node.name,
                 hint=f"ss -ltnp 'sport = :{node.port}' shows it",
             )
-        if nodes.power_on(state, node, lower, guest, state / "disks"):
-            started.append(node)
-    return started
+        off.append(node)
+    # Each start waits for its supervisor to show up; threads let these waits overlap.
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        begun = list(pool.map(lambda node: nodes.power_on(state, node, lower, guest, state / "disks"), off))
+    return [node for node, fresh in zip(off, begun, strict=True) if fresh]
 
 
 def power_on(state: Path, name: str) -> bool:
