@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,6 +43,10 @@ class NodeSpec:
     """Residency label; empty: none declared."""
     position: int = 0
     """Place along the domain: ranks follow it."""
+    security: int = 1
+    """Strongest boundary that its runtimes offer, as `requests.Security`; 1: container."""
+    modes: frozenset[str] = frozenset({"time-slicing", "mps", "mig"})
+    """Ways in which its GPUs may be shared."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +78,10 @@ class Topology:
     """(n,) index into `regions`."""
     position: Ints
     """(n,) place along the domain."""
+    security: Ints
+    """(n,) strongest boundary offered."""
+    modes: Mapping[str, NDArray[np.bool_]]
+    """Way of sharing → (n,) whether the node offers it."""
     numa: Ints
     """(n, g) NUMA node of each GPU; -1 where the node has no such GPU."""
     rail: Ints
@@ -141,6 +149,11 @@ def build(nodes: Sequence[NodeSpec]) -> Topology:
         domain_rack=domain_rack,
         region=np.array(regions.indices),
         position=position,
+        security=np.array([spec.security for spec in nodes]),
+        modes={
+            mode: np.array([mode in spec.modes for spec in nodes])
+            for mode in sorted(frozenset().union(*(spec.modes for spec in nodes)))
+        },
         numa=_per_gpu(nodes, [spec.numa or (0,) * spec.gpus for spec in nodes]),
         rail=_per_gpu(nodes, [spec.rails or tuple(range(spec.gpus)) for spec in nodes]),
         domain_nodes=tuple(np.split(order, bounds)),

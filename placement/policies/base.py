@@ -30,8 +30,8 @@ class Choice:
 class Policy(Protocol):
     """Chooses; the caller takes. Work-conserving: None only if no node can host the task."""
 
-    def choose(self, task: Task) -> Choice | None:
-        """The place for ``task`` in the state that the policy was made with."""
+    def choose(self, task: Task, among: NDArray[np.bool_] | None = None) -> Choice | None:
+        """The place for ``task`` in the state that the policy was made with; ``among`` (n,) limits the nodes."""
 
 
 def batch_fits(state: State, task: Task, nodes: Ints, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:

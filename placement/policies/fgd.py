@@ -22,9 +22,9 @@ class Fgd:
         self._fragmentation = Fragmentation(state.topology, workload)
         self.scores = base.Scores(state, rank, self._score)
 
-    def choose(self, task: Task) -> base.Choice | None:
+    def choose(self, task: Task, among: NDArray[np.bool_] | None = None) -> base.Choice | None:
         """See `base.Policy`."""
-        return self.scores.choose(task)
+        return self.scores.choose(task, among)
 
     def _score(self, task: Task, nodes: Ints) -> tuple[Ints, Ints]:
         state, fragments = self._state, self._fragmentation.of

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement.policies import base
 from placement.state import State
@@ -28,9 +29,9 @@ class _Scored:
         self._state = state
         self._scores = base.Scores(state, rank, self._score)
 
-    def choose(self, task: Task) -> base.Choice | None:
+    def choose(self, task: Task, among: NDArray[np.bool_] | None = None) -> base.Choice | None:
         """See `base.Policy`."""
-        return self._scores.choose(task)
+        return self._scores.choose(task, among)
 
     def _score(self, task: Task, nodes: Ints) -> tuple[Ints, Ints]:
         raise NotImplementedError
@@ -73,9 +74,9 @@ class Clustering(_Scored):
         self._held: Ints = np.zeros((len(rank), 2 + state.topology.width), dtype=np.int64)
         """(n, kinds) tasks of each kind on each node."""
 
-    def choose(self, task: Task) -> base.Choice | None:
+    def choose(self, task: Task, among: NDArray[np.bool_] | None = None) -> base.Choice | None:
         """See `base.Policy`."""
-        choice = super().choose(task)
+        choice = super().choose(task, among)
         if choice is not None and task.gpus:
             self._held[choice.node, _kind(task)] += 1
         return choice
@@ -94,6 +95,11 @@ def _kind(task: Task) -> int:
     return 0 if task.share < WHOLE else task.gpus
 
 
+def _fitting(keys: Ints, among: NDArray[np.bool_] | None) -> Ints:
+    fits = keys != base.OUT
+    return np.flatnonzero(fits if among is None else fits & among)
+
+
 class BestFit:
     """Least left over of CPU and GPU, stretched to 0..100 between the nodes that fit."""
 
@@ -105,11 +111,11 @@ class BestFit:
     def _fit(self, task: Task, nodes: Ints) -> tuple[Ints, Ints]:
         return np.zeros(len(nodes), dtype=np.int64), base.tightest_gpu(self._state.gpu[nodes], max(task.share, 1))
 
-    def choose(self, task: Task) -> base.Choice | None:
+    def choose(self, task: Task, among: NDArray[np.bool_] | None = None) -> base.Choice | None:
         """See `base.Policy`."""
         state = self._state
         entry = self._scores.keys(task)
-        nodes = np.flatnonzero(entry.keys != base.OUT)
+        nodes = _fitting(entry.keys, among)
         if not len(nodes):
             return None
         left = 0.5 * (state.cpu[nodes] - task.cpu) / CPU + 0.5 * (state.free[nodes] - task.demand) / GPU
@@ -133,9 +139,9 @@ class Random:
         zeros = np.zeros(len(nodes), dtype=np.int64)
         return zeros, zeros
 
-    def choose(self, task: Task) -> base.Choice | None:
+    def choose(self, task: Task, among: NDArray[np.bool_] | None = None) -> base.Choice | None:
         """See `base.Policy`."""
-        nodes = np.flatnonzero(self._scores.keys(task).keys != base.OUT)
+        nodes = _fitting(self._scores.keys(task).keys, among)
         if not len(nodes):
             return None
         node = int(self._generator.choice(nodes))

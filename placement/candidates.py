@@ -1,0 +1,75 @@
+"""Where a gang could stand: room per node, then every domain or rack with its score.
+
+Scores are compared in order, never added: headroom level first, then what the placement
+would fragment, then the tighter fit, then failure history, then the name's place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement import mig
+from placement.gates import Mask, View
+from placement.headroom import AMPLE, level
+from placement.requests import Member
+from placement.topology import WHOLE, Ints
+
+__all__ = ["SEGMENTS", "fragmentation", "node_levels", "room"]
+
+SEGMENTS = (16, 8, 4, 2)
+"""Blocks that others will ask for: NVL72 advice for segments (16, 4) and their halves."""
+MUCH = 1_000_000
+
+
+def room(view: View, member: Member, passes: Mask) -> Ints:
+    """(n,) members of one kind that fit on each node; ``passes`` (n, g), or (n, 1) for whole nodes, are open to it."""
+    state = view.occupancy.state
+    fits: Ints = np.full(len(state.cpu), MUCH)
+    for free, need in ((state.cpu, member.cpu), (state.memory, member.memory), (state.nics, member.nics)):
+        if need:
+            fits = np.minimum(fits, free // need)
+    if not member.gpus:
+        return np.where(passes.any(axis=1) | (view.topology.gpus == 0), fits, 0)
+    if member.share == WHOLE and member.profile is None and passes.shape[1] == 1 and not view.occupancy.mig:
+        return np.where(passes[:, 0], np.minimum(fits, state.whole // member.gpus), 0)
+    gpu = np.where(passes, state.gpu, 0)
+    if member.profile is not None:
+        return np.asarray(np.minimum(fits, _instances(view, member.profile, passes)))
+    # A GPU in MIG mode is shared by profile only.
+    gpu = np.where(view.occupancy.slices > 0, 0, gpu)
+    if member.share == WHOLE:
+        return np.asarray(np.minimum(fits, (gpu == WHOLE).sum(axis=1) // member.gpus))
+    return np.asarray(np.minimum(fits, (gpu // member.share).sum(axis=1)))
+
+
+def _instances(view: View, profile: str, passes: Mask) -> Ints:
+    """(n,) how many instances of a MIG profile fit, packed by `mig.fit`."""
+    state, slices = view.occupancy.state, view.occupancy.slices
+    usable = passes & ~state.closed & ((slices > 0) | (state.gpu == WHOLE))
+    table = np.zeros(256, dtype=np.int64)
+    for taken in np.unique(slices[usable]).tolist():
+        mask, count = int(taken), 0
+        while (place := mig.fit(mask, profile)) is not None:
+            mask |= place
+            count += 1
+        table[taken] = count
+    found: Ints = np.where(usable, table[slices], 0).sum(axis=1)
+    return found
+
+
+def node_levels(view: View, member: Member, passes: Mask) -> Ints:
+    """(n,) headroom level of each node: that of the worst of the best GPUs that one member needs."""
+    if not member.gpus or view.ample:
+        return np.full(len(view.topology.names), AMPLE)
+    state = view.occupancy.state
+    usable = passes & (state.gpu >= min(member.share, WHOLE))
+    ordered = -np.sort(-np.where(usable, view.headroom, -1.0), axis=1)
+    return level(np.maximum(ordered[:, min(member.gpus, ordered.shape[1]) - 1], 0.0))
+
+
+def fragmentation(free: Ints, taken: Ints | int) -> Ints:
+    """(m,) blocks that others lose when ``taken`` of ``free`` members' room goes: large blocks before small ones."""
+    cost = np.zeros(len(free), dtype=np.int64)
+    for size in SEGMENTS:
+        cost = cost * 100 + np.minimum(free // size - (free - taken) // size, 99)
+    return cost

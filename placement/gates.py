@@ -1,0 +1,220 @@
+"""What a node or GPU must pass to be considered at all. Gates multiply: one that is shut is enough.
+
+Each has an id and says why. Device gates do not depend on the request and are kept shut
+in the state (`Gatekeeper`); request gates are asked per request, over the whole fleet at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement import headroom as headroom_levels
+from placement.audits import Audits
+from placement.headroom import AMPLE
+from placement.health.board import Board
+from placement.occupancy import NO_TENANT, Occupancy
+from placement.requests import SECURITY, Performance, Request, Security
+from placement.telemetry.samples import Fresh, Samples
+from placement.topology import Topology
+
+__all__ = ["DEVICE_GATES", "REQUEST_GATES", "Gate", "Gatekeeper", "View"]
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class View:
+    """Everything that gates look at, at one moment."""
+
+    topology: Topology
+    occupancy: Occupancy
+    board: Board
+    audits: Audits
+    fresh: Fresh
+    headroom: NDArray[np.float64]
+    """(n, g) worst dimension, 0 to 1."""
+    ample: bool = False
+    """Whether every GPU has ample headroom: then nothing is told apart by it."""
+
+    def __post_init__(self) -> None:
+        self.set_headroom(self.headroom)
+
+    def set_headroom(self, headroom: NDArray[np.float64]) -> None:
+        """New values, (n, g)."""
+        self.headroom = headroom
+        self.ample = bool(headroom_levels.level(headroom).min(initial=AMPLE) == AMPLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One condition."""
+
+    id: str
+    passes: Callable[[View, Request], Mask | None]
+    """(n,) or (n, g); None: the request does not ask for anything here, all pass."""
+    reason: Callable[[View, Request, int], str]
+    """Why it is shut for a node."""
+
+
+def _of_board(view: View, node: int, mask: Mask) -> str:
+    gpus = [gpu for gpu in range(int(view.topology.gpus[node])) if mask[node, gpu]] or [-1]
+    return "; ".join(
+        filter(None, (f"gpu{gpu} {view.board.cause(node, gpu)}" if gpu >= 0 else "" for gpu in gpus))
+    ) or view.board.cause(node, -1)
+
+
+def _freshness(view: View, request: Request, node: int) -> str:
+    fresh = view.fresh
+    return f"sensors {fresh.sensors[node]:.0f} s old, health {fresh.health[node]:.0f} s old"
+
+
+DEVICE_GATES: Final = (
+    Gate(
+        "health.device",
+        lambda view, request: ~view.board.out,
+        lambda view, request, node: _of_board(view, node, view.board.out),
+    ),
+    Gate(
+        "health.node",
+        lambda view, request: ~view.board.node_out,
+        lambda view, request, node: view.board.cause(node, -1),
+    ),
+    Gate(
+        "audit.verdict",
+        lambda view, request: view.audits.in_step,
+        lambda view, request, node: view.audits.reason(node),
+    ),
+    Gate("telemetry.freshness", lambda view, request: view.fresh.nodes, _freshness),
+)
+"""Shut for everybody alike."""
+
+
+def _link(view: View, request: Request) -> Mask | None:
+    if request.gpus <= 1 or not view.board.demoted:
+        return None
+    return ~view.board.link
+
+
+def _model(view: View, request: Request) -> Mask | None:
+    topology = view.topology
+    if not request.models:
+        return None
+    return np.array([model in request.models for model in topology.models])[topology.model]
+
+
+def _residency(view: View, request: Request) -> Mask | None:
+    topology = view.topology
+    if not request.regions:
+        return None
+    return np.array([region in request.regions for region in topology.regions])[topology.region]
+
+
+def _tenancy(view: View, request: Request) -> Mask:
+    occupancy = view.occupancy
+    mine = occupancy.tenant_index(request.tenant)
+    alone: Mask = (occupancy.tenant == NO_TENANT) | (occupancy.tenant == mine)
+    return alone if request.exclusive else alone | ~occupancy.exclusive
+
+
+def _performance(view: View, request: Request) -> Mask:
+    if request.performance is Performance.WHOLE_NODE:
+        empty: Mask = view.occupancy.members == 0
+        return empty
+    free: Mask = ~view.occupancy.sole
+    if request.performance is Performance.WHOLE_GPU:
+        return free
+    offered = view.topology.modes.get(request.performance.value)
+    return free & offered if offered is not None else np.zeros_like(free)
+
+
+def _security(view: View, request: Request) -> Mask:
+    offers: Mask = view.topology.security >= int(request.security)
+    return offers
+
+
+def _channel(view: View, request: Request) -> Mask | None:
+    if not request.compute_domain:
+        return None
+    return ~view.occupancy.channel
+
+
+def _security_name(value: int) -> str:
+    return next((name for name, known in SECURITY.items() if known is Security(value)), str(value))
+
+
+REQUEST_GATES: Final = (
+    Gate(
+        "health.link",
+        _link,
+        lambda view, request, node: _of_board(view, node, view.board.link),
+    ),
+    Gate(
+        "model",
+        _model,
+        lambda view, request, node: f"accelerator {view.topology.models[view.topology.model[node]]}",
+    ),
+    Gate(
+        "residency",
+        _residency,
+        lambda view, request, node: f"region {view.topology.regions[view.topology.region[node]] or 'not declared'}",
+    ),
+    Gate("tenancy", _tenancy, lambda view, request, node: "another tenant is there, and one of both wants to be alone"),
+    Gate(
+        "isolation.performance",
+        _performance,
+        lambda view, request, node: (
+            "somebody is there" if request.performance is Performance.WHOLE_NODE else f"no {request.performance} there"
+        ),
+    ),
+    Gate(
+        "isolation.security",
+        _security,
+        lambda view, request, node: (
+            f"offers {_security_name(int(view.topology.security[node]))} at most, "
+            f"asked is {_security_name(int(request.security))}"
+        ),
+    ),
+    Gate("compute-domain", _channel, lambda view, request, node: "its one ComputeDomain channel is taken"),
+)
+"""Asked per request."""
+
+
+def device_wide(mask: Mask, topology: Topology) -> Mask:
+    """A node or device mask as (n, g)."""
+    return np.broadcast_to(mask[:, None] if mask.ndim == 1 else mask, topology.numa.shape)
+
+
+class Gatekeeper:
+    """Keeps the device gates shut in the state; asked anew when their inputs changed or time has passed."""
+
+    def __init__(self, view: View, samples: Samples | None) -> None:
+        self.view = view
+        self._samples = samples
+        self._seen = -1
+
+    def refresh(self, now: float, *, force: bool = False) -> None:
+        """Shut and open devices as of ``now``. Cheap when nothing changed and no samples are kept."""
+        view = self.view
+        if self._samples is not None:
+            view.fresh = self._samples.fresh(now)
+        elif self._seen == view.board.version and not force:
+            return
+        self._seen = view.board.version
+        opened = np.ones(view.topology.numa.shape, dtype=bool)
+        nobody = Request("nobody", ())
+        for gate in DEVICE_GATES:
+            passes = gate.passes(view, nobody)
+            if passes is not None:
+                opened &= device_wide(passes, view.topology)
+        view.occupancy.state.close(~opened)
+
+
+def always_fresh(topology: Topology) -> Fresh:
+    """For traces and simulations without telemetry."""
+    count = len(topology.names)
+    return Fresh(np.ones(count, dtype=bool), np.zeros(count), np.zeros(count), None)

@@ -1,0 +1,108 @@
+"""What runs where beyond sizes: tenants, channels, MIG slices; kept beside `state.State`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.state import State
+from placement.topology import Ints, Topology
+
+__all__ = ["NO_TENANT", "Occupancy", "Placed"]
+
+NO_TENANT = -1
+MIXED = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One member on one node."""
+
+    node: int
+    gpus: tuple[int, ...]
+    share: int
+    cpu: int
+    memory: int
+    nics: int = 0
+    slices: int = 0
+    """MIG memory slices taken on the one GPU, as a bit mask."""
+    channel: bool = False
+    tenant: str = ""
+    exclusive: bool = False
+    """No other tenant beside it."""
+    sole: bool = False
+    """Nobody else at all on its GPUs' node."""
+    vm: bool = False
+    """Runs behind a VM boundary: its GPUs are never shared."""
+
+
+class Occupancy:
+    """A `State` and who uses it."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.state = State(topology)
+        count = len(topology.names)
+        self.members: Ints = np.zeros(count, dtype=np.int64)
+        """(n,) members on each node."""
+        self.channel: NDArray[np.bool_] = np.zeros(count, dtype=bool)
+        """(n,) whether the ComputeDomain channel is taken."""
+        self.slices: Ints = np.zeros(topology.numa.shape, dtype=np.int64)
+        """(n, g) MIG slices taken."""
+        self.tenant: Ints = np.full(count, NO_TENANT)
+        """(n,) index of the one tenant, `NO_TENANT`, or `MIXED`."""
+        self.exclusive: NDArray[np.bool_] = np.zeros(count, dtype=bool)
+        """(n,) whether the tenant there wants no other."""
+        self.sole: NDArray[np.bool_] = np.zeros(count, dtype=bool)
+        """(n,) whether somebody there has the whole node."""
+        self.mig = False
+        """Whether any GPU may hold MIG instances."""
+        self._tenants: dict[str, int] = {}
+        self._on: list[list[Placed]] = [[] for _ in range(count)]
+
+    def tenant_index(self, tenant: str) -> int:
+        """Index of a tenant, a new one for a new name."""
+        return self._tenants.setdefault(tenant, len(self._tenants))
+
+    def on(self, node: int) -> Sequence[Placed]:
+        """Members on a node."""
+        return self._on[node]
+
+    def take(self, placed: Placed) -> None:
+        """Add one member. Raises ValueError, with nothing changed, if it does not fit."""
+        if placed.channel and self.channel[placed.node]:
+            raise ValueError(f"node {self.state.topology.names[placed.node]}: its channel is taken")
+        if placed.slices and any(self.slices[placed.node, gpu] & placed.slices for gpu in placed.gpus):
+            raise ValueError(f"node {self.state.topology.names[placed.node]}: MIG slices are taken")
+        self.state.take(placed.node, placed.gpus, placed.share, placed.cpu, placed.memory, placed.nics)
+        self._on[placed.node].append(placed)
+        self._refresh(placed.node)
+
+    def give(self, placed: Placed) -> None:
+        """Remove one member. Raises ValueError if it is not there."""
+        self._on[placed.node].remove(placed)
+        self.state.give(placed.node, placed.gpus, placed.share, placed.cpu, placed.memory, placed.nics)
+        self._refresh(placed.node)
+
+    def _refresh(self, node: int) -> None:
+        here = self._on[node]
+        self.members[node] = len(here)
+        self.channel[node] = any(placed.channel for placed in here)
+        self.exclusive[node] = any(placed.exclusive for placed in here)
+        self.sole[node] = any(placed.sole for placed in here)
+        self.slices[node] = 0
+        for placed in here:
+            if placed.slices:
+                self.mig = True
+                for gpu in placed.gpus:
+                    self.slices[node, gpu] |= placed.slices
+        tenants = {self.tenant_index(placed.tenant) for placed in here}
+        self.tenant[node] = NO_TENANT if not tenants else tenants.pop() if len(tenants) == 1 else MIXED
+
+    def fill(self, items: Mapping[str, Sequence[Placed]]) -> None:
+        """Take many; see `take`."""
+        for members in items.values():
+            for placed in members:
+                self.take(placed)

@@ -1,0 +1,292 @@
+"""The decision: which exact GPUs a gang gets, and why every other candidate does not.
+
+Every domain or rack is scored, none is sampled. Nothing here acts: the caller reserves
+what was decided in the ledger, and `Planner.commit` only follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lockstep.base import errors
+from placement import assigning, candidates, feasibility, gates
+from placement.gates import Gatekeeper, Mask, View
+from placement.headroom import AMPLE
+from placement.occupancy import Placed
+from placement.policies import base
+from placement.requests import Member, Need, Request
+from placement.tasks import Task
+from placement.telemetry.samples import Samples
+from placement.topology import Ints
+
+__all__ = ["Candidate", "Decision", "Planner"]
+
+TICK_SECONDS = 1.0
+"""Device gates are asked anew this often at most: a thirtieth of the shortest freshness limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One domain, rack or the whole fleet as a place for the gang."""
+
+    name: str
+    room: int
+    """Members that fit through all gates, in whole segments."""
+    level: int
+    """Headroom level that the gang would have; -1 when it does not fit."""
+    cost: int
+    """Fragmentation: blocks lost to others."""
+    place: int
+    """Rank among the candidates that fit, 1 is the best; 0 for those that do not."""
+
+
+@dataclass(slots=True)
+class _Scored:
+    """The candidates of one job digest."""
+
+    names: tuple[str, ...]
+    scope: Ints
+    """(n,) candidate that each node belongs to."""
+    rooms: Ints
+    levels: Ints
+    costs: Ints
+    order: Ints
+    """Candidates that fit, best first."""
+    fits: Ints
+    """(n,) members per node."""
+    node_levels: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to one request."""
+
+    request: Request
+    members: tuple[Placed, ...]
+    """In rank order, along the domain; empty when refused."""
+    scored: _Scored | None = field(repr=False)
+    digest: str = ""
+    """Job digest of all nodes of the gang."""
+    preempt: tuple[str, ...] = ()
+    """Requests of lower priority whose end would make room; advice, never acted on."""
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """All candidates, best first, those that do not fit last; made on demand."""
+        return () if self.scored is None else _table(self.scored)
+
+    @property
+    def placed(self) -> bool:
+        """Whether the gang got a place."""
+        return bool(self.members)
+
+
+@dataclass(slots=True)
+class Planner:
+    """Plans on one view. ``policy`` packs single members that several nodes could take; None: tightest node."""
+
+    view: View
+    samples: Samples | None = None
+    policy: base.Policy | None = None
+    seed: int = 0
+    running: dict[str, tuple[Request, tuple[Placed, ...]]] = field(default_factory=dict)
+    """What `commit` placed and `release` has not ended."""
+    _keeper: Gatekeeper = field(init=False)
+    _tie: Ints = field(init=False)
+    _ticked: float = field(default=-np.inf, init=False)
+
+    def __post_init__(self) -> None:
+        self._keeper = Gatekeeper(self.view, self.samples)
+        self._tie = np.random.default_rng(self.seed).permutation(len(self.view.topology.names))
+
+    def refresh(self, now: float, headroom: np.ndarray[tuple[int, int], np.dtype[np.float64]] | None = None) -> None:
+        """Ask the device gates anew if a tick has passed; take new headroom in."""
+        if headroom is not None:
+            self.view.set_headroom(headroom)
+        if now - self._ticked >= TICK_SECONDS or now < self._ticked:
+            self._ticked = now
+            self._keeper.refresh(now)
+
+    def passes(self, request: Request) -> Mask:
+        """(n, g) devices open to the request by every gate; (n, 1) while nothing tells GPUs of a node apart.
+
+        Closed GPUs need no mention: they have nothing free.
+        """
+        nodes = np.ones((len(self.view.topology.names), 1), dtype=bool)
+        devices: Mask | None = None
+        for gate in gates.REQUEST_GATES:
+            found = gate.passes(self.view, request)
+            if found is None:
+                continue
+            if found.ndim == 1:
+                nodes &= found[:, None]
+            else:
+                devices = found if devices is None else devices & found
+        return nodes if devices is None else nodes & devices
+
+    def plan(self, request: Request, now: float) -> Decision:
+        """Decide. Raises `errors.RefusedError` for what this fleet can never give, with the nearest request it can."""
+        feasibility.check(request, self.view.topology)
+        self.refresh(now)
+        opened = self.passes(request)
+        audits = self.view.audits
+        best: tuple[tuple[int, ...], Decision] | None = None
+        refused: _Scored | None = None
+        for digest in audits.usable or [-1]:
+            of_digest = self._of_digest(opened, digest)
+            scored = self._score(request, of_digest)
+            if not len(scored.order):
+                refused = scored if refused is None or scored.rooms.sum() > refused.rooms.sum() else refused
+                continue
+            top = scored.order[0]
+            members = self._assign(request, of_digest, scored)
+            if not members:
+                continue
+            key = (-int(scored.levels[top]), int(scored.costs[top]), int(scored.rooms[top]), digest)
+            if best is None or key < best[0]:
+                name = audits.digests[digest] if digest >= 0 else ""
+                best = (key, Decision(request, members, scored, name))
+        if best is not None:
+            return best[1]
+        return Decision(request, (), refused, preempt=self._advice(request))
+
+    def _of_digest(self, opened: Mask, digest: int) -> Mask:
+        """One gang, one job digest: nodes of another lock are as if shut."""
+        audits = self.view.audits
+        return opened & (audits.job == digest)[:, None] if audits.mixed else opened
+
+    def _scopes(self, request: Request) -> tuple[tuple[str, ...], Ints]:
+        topology = self.view.topology
+        if request.need is Need.SAME_DOMAIN:
+            return topology.domains, topology.domain
+        if request.need is Need.SAME_RACK:
+            return topology.racks, topology.rack
+        return ("fleet",), np.zeros(len(topology.names), dtype=np.int64)
+
+    def _score(self, request: Request, opened: Mask) -> _Scored:
+        """Every candidate: room through the gates in whole segments, headroom level, fragmentation."""
+        view, topology = self.view, self.view.topology
+        names, scope = self._scopes(request)
+        # Of a mixed gang the smallest kind bounds what may fit; `_assign` finds out what does.
+        smallest = min(request.members, key=lambda member: (member.gpus * member.share, member.cpu, member.memory))
+        fits = candidates.room(view, smallest, opened)
+        node_levels = candidates.node_levels(view, smallest, opened)
+        domains = len(topology.domains)
+        owner = scope if request.need is Need.SAME_DOMAIN else None
+
+        def rooms_at(floor: int) -> Ints:
+            usable = fits if floor == 0 else np.where(node_levels >= floor, fits, 0)
+            per_domain = np.bincount(topology.domain, weights=usable, minlength=domains).astype(np.int64)
+            per_domain = per_domain // request.segment * request.segment
+            if request.need is Need.SPREAD:
+                per_domain = np.minimum(per_domain, 1)
+            if owner is not None:
+                return per_domain
+            if len(names) == 1:
+                return np.array([per_domain.sum()])
+            return np.bincount(topology.domain_rack, weights=per_domain, minlength=len(names)).astype(np.int64)
+
+        wanted = -(-request.size // request.segment) * request.segment
+        rooms = rooms_at(0)
+        levels = np.where(rooms >= wanted, 0, -1)
+        for floor in range(1, AMPLE + 1):
+            levels[rooms_at(floor) >= wanted] = floor
+        costs = candidates.fragmentation(rooms, request.size) if owner is not None else np.zeros_like(rooms)
+        history = np.bincount(scope, weights=view.board.history, minlength=len(names)).astype(np.int64)
+        tie = self._tie[: len(names)] if len(names) <= len(self._tie) else np.arange(len(names))
+        order = np.lexsort((tie, history, rooms, costs, -levels))
+        return _Scored(names, scope, rooms, levels, costs, order[levels[order] >= 0], fits, node_levels)
+
+    def _assign(self, request: Request, opened: Mask, scored: _Scored) -> tuple[Placed, ...]:
+        """Members onto nodes and GPUs of the best candidate that really holds them."""
+        for candidate in scored.order:
+            usable = scored.scope == candidate
+            if scored.levels[candidate] > 0:
+                usable &= scored.node_levels >= scored.levels[candidate]
+            if request.size == 1 and self.policy is not None and request.members[0].profile is None:
+                found = self._by_policy(request, request.members[0], usable & (scored.fits > 0))
+            else:
+                found = assigning.gang(self.view, request, opened & usable[:, None])
+            if found:
+                return found
+        return ()
+
+    def _by_policy(self, request: Request, member: Member, among: Mask) -> tuple[Placed, ...]:
+        """One member where the packing policy wants it, among the nodes that gates and headroom leave."""
+        assert self.policy is not None  # noqa: S101 - the caller has asked
+        task = Task(member.cpu, member.memory, member.gpus, member.share if member.gpus else 0, request.models)
+        choice = self.policy.choose(task, None if among.all() else among)
+        if choice is None:
+            return ()
+        return (assigning.placed(request, member, choice.node, choice.gpus, 0),)
+
+    def _advice(self, request: Request) -> tuple[str, ...]:
+        """The least work of lower priority whose end would make room; empty if even all of it would not."""
+        lower = sorted(
+            (name for name, (other, _) in self.running.items() if other.priority < request.priority),
+            key=lambda name: (self.running[name][0].priority, self.running[name][0].gpus, name),
+        )
+        occupancy = self.view.occupancy
+        ended: list[str] = []
+        try:
+            for name in lower:
+                for placed in self.running[name][1]:
+                    occupancy.give(placed)
+                ended.append(name)
+                if self._holds(request):
+                    return self._without_the_needless(request, ended)
+            return ()
+        finally:
+            for name in ended:
+                for placed in self.running[name][1]:
+                    occupancy.take(placed)
+
+    def _without_the_needless(self, request: Request, ended: list[str]) -> tuple[str, ...]:
+        """``ended`` (all ended now) without those that may stay; on return exactly the listed ones are ended."""
+        occupancy = self.view.occupancy
+        for name in list(ended[:-1]):
+            for placed in self.running[name][1]:
+                occupancy.take(placed)
+            if self._holds(request):
+                ended.remove(name)
+            else:
+                for placed in self.running[name][1]:
+                    occupancy.give(placed)
+        return tuple(ended)
+
+    def _holds(self, request: Request) -> bool:
+        opened = self.passes(request)
+        return any(
+            len(self._score(request, self._of_digest(opened, digest)).order) for digest in self.view.audits.usable
+        )
+
+    def commit(self, decision: Decision) -> None:
+        """Follow a decision that the ledger holds. Raises `errors.RefusedError` for one that was refused."""
+        if not decision.placed:
+            raise errors.RefusedError("nothing was placed", place=decision.request.name)
+        for placed in decision.members:
+            self.view.occupancy.take(placed)
+        self.running[decision.request.name] = (decision.request, decision.members)
+
+    def release(self, name: str) -> None:
+        """The work has ended. Raises `errors.InputError` for a name that does not run."""
+        if name not in self.running:
+            raise errors.InputError(f"{name} does not run here", place=name)
+        for placed in self.running.pop(name)[1]:
+            self.view.occupancy.give(placed)
+
+
+def _table(scored: _Scored) -> tuple[Candidate, ...]:
+    place = {int(index): rank for rank, index in enumerate(scored.order, start=1)}
+    rest = [index for index in range(len(scored.names)) if index not in place]
+    return tuple(
+        Candidate(
+            scored.names[index],
+            int(scored.rooms[index]),
+            int(scored.levels[index]),
+            int(scored.costs[index]),
+            place.get(index, 0),
+        )
+        for index in [*map(int, scored.order), *rest]
+    )

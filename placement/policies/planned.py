@@ -1,0 +1,313 @@
+"""Our policy: nodes have planned contents, work takes the slots made for it, FGD decides the rest.
+
+Knows the frequencies of kinds (or learns them from arrivals) and the state; never the
+future, never a trace. Work-conserving: what fits somewhere is placed, if need be over
+reservations. Without a plan it is FGD.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.plans import making, pricing
+from placement.plans.kinds import Content, Kinds, Room
+from placement.policies import base, fgd
+from placement.policies.slots import Slot, Slots
+from placement.state import State
+from placement.tasks import Task, Workload
+from placement.topology import WHOLE, Ints
+
+__all__ = ["MARKS", "Planned"]
+
+MARKS = (0.0, 0.7, 0.9)
+"""Parts of the capacity in use at which the plan is made anew."""
+LEARNING_MARKS = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
+"""The same when frequencies are learned: early plans rest on few arrivals."""
+FIRST_ROUNDS, LATER_ROUNDS = 150, 20
+CANDIDATES = 48
+"""Nodes examined in full when a reservation must be broken."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """How decisions came about."""
+
+    slot: int = 0
+    """Took a slot of its own kind."""
+    like: int = 0
+    """Took the slot of a like kind."""
+    free: int = 0
+    """FGD chose among unreserved room."""
+    broken: int = 0
+    """Reservations were given up for it."""
+    refused: int = 0
+    seconds: float = 0.0
+    """CPU seconds of making plans."""
+    plans: list[float] = field(default_factory=list)
+    """Part of capacity in use at each plan."""
+
+
+class Planned:
+    """See `base.Policy`. ``workload`` None: learn the frequencies."""
+
+    def __init__(self, state: State, workload: Workload | None, rank: Ints, *, seed: int = 0) -> None:
+        self._state = state
+        self._rank = rank
+        self._seed = seed
+        self._learning = workload is None
+        self._seen: Counter[Task] = Counter()
+        self._present: Counter[Task] = Counter()
+        self._marks = list(LEARNING_MARKS if workload is None else MARKS)
+        self._next_fit = 64
+        self.counts = Counts()
+        self._workload = workload
+        self._fgd = fgd.Fgd(state, workload or Workload({}), rank)
+        self._kinds = Kinds([], state.topology.models)
+        self._slots = Slots(state, self._kinds)
+        self._prices: list[float] = []
+        self._likes: dict[int, list[int]] = {}
+
+    def choose(self, task: Task, among: NDArray[np.bool_] | None = None) -> base.Choice | None:
+        """See `base.Policy`."""
+        self._prepare(task)
+        choice = self._decide(task, among)
+        if choice is None:
+            self.counts.refused += 1
+        else:
+            self._present[task] += 1
+        return choice
+
+    def left(self, task: Task, choice: base.Choice) -> None:
+        """Work has ended and its room was given back: the slot opens again if it still fits."""
+        self._present[task] -= 1
+        kind = self._kinds.index.get(task)
+        if kind is not None and not self._slots.conflicts(
+            choice.node, (task.cpu, task.memory, task.share), choice.gpus, self._prices
+        ):
+            self._slots.add(choice.node, Slot(kind, choice.gpus))
+
+    def _prepare(self, task: Task) -> None:
+        """Learn, and plan anew when it is time."""
+        state = self._state
+        if self._learning:
+            self._seen[task] += 1
+            total = self._seen.total()
+            if total >= self._next_fit:
+                self._next_fit = 2 * total
+                self._fgd = fgd.Fgd(state, Workload.counted(self._seen), self._rank)
+        if not self._marks:
+            return
+        load = 1.0 - float(state.free.sum()) / state.topology.capacity
+        if load < self._marks[0]:
+            return
+        while self._marks and load >= self._marks[0]:
+            self._marks.pop(0)
+        if self._learning:
+            self._workload = Workload.counted(self._seen)
+            self._fgd = fgd.Fgd(state, self._workload, self._rank)
+        begun = time.process_time()
+        self.plan(load)
+        self.counts.seconds += time.process_time() - begun
+
+    def plan(self, load: float) -> None:
+        """Make the plan for a full fleet that holds the expected mix; ``load`` is the part in use now."""
+        workload, state = self._workload, self._state
+        if workload is None or workload.mean_demand() <= 0:
+            return
+        topology = state.topology
+        fresh = Kinds(tuple(workload.frequencies), topology.models)
+        frequency = np.array(list(workload.frequencies.values()))
+        expected = frequency * topology.capacity / workload.mean_demand()
+        present = np.array([self._present[task] for task in fresh.tasks], dtype=float)
+        need = np.maximum(expected - present, 0.0)
+        groups = self._groups()
+        rooms = list(groups)
+        known = self._known(groups, fresh)
+        generator = np.random.default_rng(self._seed)
+        pricer = pricing.Pricer(
+            fresh, len(topology.models), int(topology.cpu.max()), int(topology.memory.max()), generator
+        )
+        rounds = LATER_ROUNDS if self.counts.plans and not self._learning else FIRST_ROUNDS
+        nodes = [len(groups[room]) for room in rooms]
+        made = making.make(fresh, rooms, nodes, need, pricer, known=known, rounds=rounds)
+        self._kinds, self._slots = fresh, Slots(state, fresh)
+        self._likes = {}
+        self._prices = made.prices.tolist()
+        for group, room in enumerate(rooms):
+            members = groups[room]
+            generator.shuffle(members)
+            for node, column in zip(members, made.chosen[group], strict=False):
+                self._slots.install(node, made.contents[column])
+        self.counts.plans.append(load)
+
+    def _groups(self) -> dict[Room, list[int]]:
+        """Nodes of equal room."""
+        state, topology = self._state, self._state.topology
+        gpu = -np.sort(-state.gpu, axis=1)
+        groups: dict[Room, list[int]] = {}
+        for node in range(len(topology.names)):
+            free = tuple(gpu[node, : topology.gpus[node]].tolist())
+            room = Room(int(topology.model[node]), int(state.cpu[node]), int(state.memory[node]), free)
+            groups.setdefault(room, []).append(node)
+        return groups
+
+    def _known(self, groups: dict[Room, list[int]], fresh: Kinds) -> list[Content]:
+        """The open slots of the old plan, in the numbering of the new kinds."""
+        if not len(self._kinds):
+            return []
+        renumber = [fresh.index.get(task) for task in self._kinds.tasks]
+        found = []
+        for group, nodes in enumerate(groups.values()):
+            for node in nodes:
+                content = self._slots.content(node, group)
+                if any(renumber[kind] is None for kind in content.counts()):
+                    continue
+                bins = tuple(
+                    item._replace(kinds=tuple(renumber[kind] or 0 for kind in item.kinds)) for item in content.bins
+                )
+                found.append(Content(group, bins, tuple(renumber[kind] or 0 for kind in content.cpu_only)))
+        return found
+
+    def _decide(self, task: Task, among: NDArray[np.bool_] | None) -> base.Choice | None:
+        kind = self._kinds.index.get(task)
+        if not self.counts.plans:
+            return self._fgd.choose(task, among)
+        if kind is not None:
+            if (choice := self._own(kind, among)) is not None:
+                self.counts.slot += 1
+                return choice
+            if (choice := self._like(kind, among)) is not None:
+                self.counts.like += 1
+                return choice
+        keys = self._fgd.scores.keys(task).keys
+        fits = keys != base.OUT
+        if among is not None:
+            fits &= among
+        if not fits.any():
+            return None
+        if (choice := self._unreserved(task, keys, fits)) is not None:
+            self.counts.free += 1
+            return choice
+        self.counts.broken += 1
+        return self._break(task, keys, np.flatnonzero(fits))
+
+    def _own(self, kind: int, allowed: NDArray[np.bool_] | None = None) -> base.Choice | None:
+        """A slot of ``kind``, on the fullest node that has one."""
+        open_slots = self._slots.number[kind] > 0
+        nodes = np.flatnonzero(open_slots if allowed is None else open_slots & allowed)
+        if not len(nodes):
+            return None
+        state = self._state
+        if state.closed_any:
+            nodes = nodes[self._usable(kind, nodes)]
+            if not len(nodes):
+                return None
+        # Free GPU share first, free CPU second, the run's node order last; all in one number.
+        fullness = (state.free[nodes] * 10_000_000 + state.cpu[nodes]) * len(self._rank) + self._rank[nodes]
+        node = int(nodes[fullness.argmin()])
+        slot = self._slots.of_kind(node, kind)
+        self._slots.remove(node, slot)
+        return base.Choice(node, slot.gpus)
+
+    def _usable(self, kind: int, nodes: Ints) -> NDArray[np.bool_]:
+        """(m,) nodes whose slot of ``kind`` is on GPUs that no gate has closed."""
+        state, share = self._state, self._kinds.share[kind]
+        slots = [self._slots.of_kind(node, kind) for node in nodes.tolist()]
+        return np.array(
+            [all(state.gpu[node, gpu] >= share for gpu in slot.gpus) for node, slot in zip(nodes, slots, strict=True)],
+            dtype=bool,
+        )
+
+    def _like(self, kind: int, among: NDArray[np.bool_] | None) -> base.Choice | None:
+        """The slot of a kind with the same GPUs and no less of the rest, least excess first."""
+        kinds = self._kinds
+        likes = self._likes.get(kind)
+        if likes is None:
+            bigger = (kinds.gpus == kinds.gpus[kind]) & (kinds.share == kinds.share[kind])
+            bigger &= (kinds.cpu >= kinds.cpu[kind]) & (kinds.memory >= kinds.memory[kind])
+            bigger[kind] = False
+            found = np.flatnonzero(bigger)
+            largest = self._state.topology
+            excess = kinds.cpu[found] / largest.cpu.max() + kinds.memory[found] / max(int(largest.memory.max()), 1)
+            likes = self._likes[kind] = found[np.argsort(excess, kind="stable")].tolist()
+        task = kinds.tasks[kind]
+        allowed = task.allowed(self._state.topology) if task.models else among
+        if task.models and among is not None and allowed is not None:
+            allowed = allowed & among
+        for like in likes:
+            if (choice := self._own(like, allowed)) is not None:
+                return choice
+        return None
+
+    def _unreserved(self, task: Task, keys: Ints, fits: NDArray[np.bool_]) -> base.Choice | None:
+        """FGD's best node among those whose unreserved room holds the task."""
+        state, slots = self._state, self._slots
+        fits = fits & (state.cpu - slots.cpu >= task.cpu) & (state.memory - slots.memory >= task.memory)
+        free = state.gpu - slots.gpu
+        if task.share == WHOLE:
+            fits &= (free == WHOLE).sum(axis=1) >= task.gpus
+        elif task.gpus:
+            fits &= free.max(axis=1) >= task.share
+        nodes = np.flatnonzero(fits)
+        if not len(nodes):
+            return None
+        node = int(nodes[keys[nodes].argmax()])
+        if task.gpus == 0:
+            return base.Choice(node, ())
+        if task.share == WHOLE:
+            return base.Choice(node, tuple(np.flatnonzero(free[node] == WHOLE)[: task.gpus].tolist()))
+        return base.Choice(node, (int(base.tightest_gpu(free[node][None], task.share)[0]),))
+
+    def _break(self, task: Task, keys: Ints, nodes: Ints) -> base.Choice:
+        """Where the slots to be given up are worth least; FGD's order among equals."""
+        slots, prices = self._slots, self._prices
+        need = (task.cpu, task.memory, task.share)
+        best: tuple[float, int] | None = None
+        found: tuple[int, tuple[int, ...], list[Slot]] | None = None
+        for node in self._cheapest(task, nodes).tolist():
+            for gpus in self._options(task, node):
+                given = slots.conflicts(node, need, gpus, prices)
+                key = (sum(prices[slot.kind] for slot in given), -int(keys[node]))
+                if best is None or key < best:
+                    best, found = key, (node, gpus, given)
+        assert found is not None  # noqa: S101 - every node given fits the task
+        node, gpus, given = found
+        for slot in given:
+            slots.remove(node, slot)
+        return base.Choice(node, gpus)
+
+    def _cheapest(self, task: Task, nodes: Ints) -> Ints:
+        """The nodes where least is reserved beyond what is left over: only these are examined in full."""
+        if len(nodes) <= CANDIDATES:
+            return nodes
+        state, slots, topology = self._state, self._slots, self._state.topology
+        missing = np.maximum(task.cpu - (state.cpu[nodes] - slots.cpu[nodes]), 0) / topology.cpu.max()
+        missing += np.maximum(task.memory - (state.memory[nodes] - slots.memory[nodes]), 0) / topology.memory.max()
+        if task.gpus:
+            gpu = state.gpu[nodes]
+            over = np.where(gpu >= task.share, np.maximum(slots.gpu[nodes] + task.share - gpu, 0), 2 * WHOLE)
+            missing += np.sort(over, axis=1)[:, : task.gpus].sum(axis=1) / WHOLE
+        picked: Ints = nodes[np.argsort(missing, kind="stable")[:CANDIDATES]]
+        return picked
+
+    def _options(self, task: Task, node: int) -> list[tuple[int, ...]]:
+        """GPUs to try on one node: every distinct one for a share, the cheapest ones for whole GPUs."""
+        if task.gpus == 0:
+            return [()]
+        row = self._state.gpu[node]
+        worth = dict.fromkeys(np.flatnonzero(row >= task.share).tolist(), 0.0)
+        held: dict[int, list[int]] = {gpu: [] for gpu in worth}
+        for slot in self._slots.on[node]:
+            for gpu in slot.gpus:
+                if gpu in worth:
+                    worth[gpu] += self._prices[slot.kind] / len(slot.gpus)
+                    held[gpu].append(slot.kind)
+        if task.share == WHOLE:
+            return [tuple(sorted(sorted(worth, key=lambda gpu: (worth[gpu], gpu))[: task.gpus]))]
+        distinct = {(int(row[gpu]), tuple(sorted(held[gpu]))): gpu for gpu in reversed(list(worth))}
+        return [(gpu,) for gpu in distinct.values()]
