@@ -240,8 +240,9 @@ class _Run:
         newest: dict[NodeName, NodeFacts],
     ) -> None:
         site = self._site
+        out_already = self._out_already(picture)
         waiting = [
-            waves.Candidate(plan.node.name, plan.node.domain, plan.vacate)
+            waves.Candidate(plan.node.name, plan.node.domain, plan.vacate and plan.node.name not in out_already)
             for plan in plans.values()
             if plan.action is Action.WORK
         ]
@@ -289,6 +290,13 @@ class _Run:
             node in members and lock == self._site.lock.full
             for node, _, lock in self._site.book.runs.done(Stage.VERIFY)
         )
+
+    def _out_already(self, picture: Picture) -> set[str]:
+        """Nodes that take no jobs anyhow: to mend one of them takes nothing more out of service."""
+        views = picture.views or {}
+        return set(self._site.book.fences()) | {
+            name for name, view in views.items() if view.fenced or view.unschedulable or not view.ready
+        }
 
     def _out_of_service(self, results: Mapping[NodeName, NodeResult], waiting: list[waves.Candidate]) -> int:
         """Nodes that we keep from taking jobs now. Those that wait for their wave are counted when it takes them."""

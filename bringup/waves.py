@@ -21,8 +21,9 @@ class Candidate:
 
     name: NodeName
     domain: DomainName
-    admitted: bool
-    """In service until its wave takes it out: counts against the budget."""
+    in_service: bool
+    """Takes jobs until its wave takes it out: that is what the budget limits. A node that is new, fenced or NotReady
+    is no further loss to anybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +46,21 @@ def next_wave(waiting: Sequence[Candidate], state: State) -> tuple[Candidate, ..
     """The nodes of the next wave, in the order given; empty when none may start now.
 
     Whole domains as long as they fit; a domain larger than the budget is taken in
-    parts, one after the other. New nodes are no loss to anybody: they are bounded
-    by the batch size alone.
+    parts, one after the other. Nodes that are out of service already are bounded by
+    the batch size alone.
     """
     room = max(state.budget - state.out, 0)
-    ready = [one for one in waiting if not one.admitted or room > 0]
+    ready = [one for one in waiting if not one.in_service or room > 0]
     if not ready:
         return ()
     if not state.proven:
-        first = next((one for one in ready if not one.admitted), ready[0])
+        first = next((one for one in ready if not one.in_service), ready[0])
         return (first,)
     wave: list[Candidate] = []
     for domain in dict.fromkeys(one.domain for one in ready):
         members = [one for one in ready if one.domain == domain]
-        taken = sum(one.admitted for one in wave)
-        leaving = sum(one.admitted for one in members)
+        taken = sum(one.in_service for one in wave)
+        leaving = sum(one.in_service for one in members)
         if wave and (len(wave) + len(members) > limits.WAVE_NODES or taken + leaving > room):
             break
         wave += _fitting(members, room - taken)
@@ -71,7 +72,7 @@ def next_wave(waiting: Sequence[Candidate], state: State) -> tuple[Candidate, ..
 def _fitting(members: Sequence[Candidate], room: int) -> list[Candidate]:
     fitting: list[Candidate] = []
     for one in members:
-        if one.admitted:
+        if one.in_service:
             if room <= 0:
                 continue
             room -= 1

@@ -79,13 +79,17 @@ def test_a_second_run_changes_nothing(lab: testing.FreshLab, cluster: Cluster) -
 def test_what_no_stage_mends_is_fenced_and_admitted_again_when_it_is_in_step(
     lab: testing.FreshLab, cluster: Cluster
 ) -> None:
-    node = lab.nodes[0]
+    node, drifted, _ = lab.nodes
     lab.break_node(node, faults.Kind.GPU_FIRMWARE, slot="gpu1")
+    lab.break_node(drifted, faults.Kind.OTHER_VERSION, package="libnccl2", version="2.27.7-1+cuda13.0")
     broken = acting.bringup(lab)
     fenced = view(cluster, node)
     lab.mend_node(node)
     mended = acting.bringup(lab)
     assert broken.returncode == 1, acting.said(broken)
+    assert "1 mended" in broken.stdout, (
+        "the fenced one uses up the budget of one, and the other is out of service anyway"
+    )
     assert fenced.fenced
     assert fenced.in_step is False
     assert mended.returncode == 0, acting.said(mended)

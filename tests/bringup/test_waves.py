@@ -14,8 +14,8 @@ from lockstep.base import limits
 from lockstep.base.names import DomainName, NodeName
 
 
-def rack(domain: str, count: int, *, admitted: bool = True) -> list[Candidate]:
-    return [Candidate(NodeName(f"{domain}-{number}"), DomainName(domain), admitted) for number in range(1, count + 1)]
+def rack(domain: str, count: int, *, in_service: bool = True) -> list[Candidate]:
+    return [Candidate(NodeName(f"{domain}-{number}"), DomainName(domain), in_service) for number in range(1, count + 1)]
 
 
 def shown(found: tuple[tuple[NodeName, ...], ...]) -> list[str]:
@@ -23,7 +23,7 @@ def shown(found: tuple[tuple[NodeName, ...], ...]) -> list[str]:
 
 
 def test_one_canary_then_whole_domains() -> None:
-    waiting = rack("r1", 3, admitted=False) + rack("r2", 2, admitted=False)
+    waiting = rack("r1", 3, in_service=False) + rack("r2", 2, in_service=False)
     assert shown(waves.preview(waiting, State(budget=1))) == ["r1-1", "r1-2 r1-3 r2-1 r2-2"]
 
 
@@ -32,7 +32,7 @@ def test_no_canary_where_the_lock_is_proven() -> None:
 
 
 def test_a_new_node_is_the_canary_before_one_that_takes_jobs() -> None:
-    waiting = rack("r1", 2) + rack("r2", 1, admitted=False)
+    waiting = rack("r1", 2) + rack("r2", 1, in_service=False)
     assert shown(waves.preview(waiting, State(budget=2)))[0] == "r2-1"
 
 
@@ -52,12 +52,20 @@ def test_what_is_out_of_service_already_counts_against_the_budget() -> None:
 
 
 def test_new_nodes_go_on_where_the_budget_is_used_up() -> None:
-    waiting = rack("r1", 2) + rack("r2", 2, admitted=False)
+    waiting = rack("r1", 2) + rack("r2", 2, in_service=False)
     assert [one.name for one in waves.next_wave(waiting, State(budget=1, out=1, proven=True))] == ["r2-1", "r2-2"]
 
 
+def test_fenced_nodes_are_mended_although_the_budget_is_used_up_by_others() -> None:
+    """Two fenced as unmendable (out), two drifted and fenced (out of service already), one in service and drifted."""
+    waiting = rack("fenced", 2, in_service=False) + rack("serving", 1)
+    state = State(budget=1, out=2, proven=True)
+    assert [one.name for one in waves.next_wave(waiting, state)] == ["fenced-1", "fenced-2"]
+    assert waves.next_wave(rack("serving", 1), state) == ()
+
+
 def test_a_wave_of_new_nodes_is_bounded() -> None:
-    wave = waves.next_wave(rack("r1", limits.WAVE_NODES + 50, admitted=False), State(budget=1, proven=True))
+    wave = waves.next_wave(rack("r1", limits.WAVE_NODES + 50, in_service=False), State(budget=1, proven=True))
     assert len(wave) == limits.WAVE_NODES
 
 
@@ -87,7 +95,7 @@ def pools(draw: st.DrawFn) -> tuple[list[Candidate], State]:
 @given(pools())
 def test_everybody_goes_exactly_once_and_never_too_many_at_once(given_: tuple[list[Candidate], State]) -> None:
     waiting, state = given_
-    admitted = {one.name for one in waiting if one.admitted}
+    admitted = {one.name for one in waiting if one.in_service}
     found = waves.preview(waiting, state)
     names = [name for wave in found for name in wave]
     assert sorted(names) == sorted(one.name for one in waiting)
@@ -103,7 +111,7 @@ def test_no_wave_starts_when_all_that_wait_are_in_service_and_the_budget_is_used
 ) -> None:
     waiting, state = given_
     spent = dataclasses.replace(state, out=state.budget)
-    assert all(not one.admitted for one in waves.next_wave(waiting, spent))
+    assert all(not one.in_service for one in waves.next_wave(waiting, spent))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
