@@ -56,10 +56,12 @@ def declared(stack: str, config: Mapping[str, str], environ: Mapping[str, str] |
         )
     fleet = load.fleet(fleet_of(wanted, where), where)
     known = locks.fleet_locks(fleet)
-    found = {str(pool.name): pools.inputs(fleet, pool, known[pool.name], where.checkout) for pool in fleet.pools}
     kubeconfig = resolve(wanted.kubeconfig, where) if wanted.kubeconfig is not None else None
     if kubeconfig is not None:
         need_cluster(kubeconfig, f"lockstep lab up {stack}" if wanted.lab else None)
+    found = {
+        str(pool.name): pools.inputs(fleet, pool, known[pool.name], where.checkout, kubeconfig) for pool in fleet.pools
+    }
     return Declared(fleet, found, kubeconfig, wanted.cluster or str(fleet.name))
 
 

@@ -37,14 +37,21 @@ def reference(fleet: model.Fleet, checkout: Path | None) -> str:
     return str(path)
 
 
-def inputs(fleet: model.Fleet, pool: model.Pool, lock: Lock, checkout: Path | None) -> dict[str, object]:
-    """The inputs of the pool's resource: ``fleet``, ``pool``, ``lock``, ``pins`` and ``nodes``."""
+def inputs(
+    fleet: model.Fleet, pool: model.Pool, lock: Lock, checkout: Path | None, kubeconfig: Path | None = None
+) -> dict[str, object]:
+    """The inputs of the pool's resource: ``fleet``, ``pool``, ``lock``, ``pins`` and ``nodes``.
+
+    With a cluster also ``kubeconfig``, the path for `join` and `admit`; no change of it is a change of the pool.
+    """
+    where = {"kubeconfig": str(kubeconfig)} if kubeconfig is not None else {}
     return {
         "fleet": reference(fleet, checkout),
         "pool": str(pool.name),
         "lock": lock.full,
         "pins": {pin.component: pin.version for pin in lock.pins},
         "nodes": {str(node.name): _node(node) for node in pool.nodes},
+        **where,
     }
 
 

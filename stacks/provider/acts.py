@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inventory import model
@@ -43,7 +44,8 @@ class Voice:
     say: Callable[[str], None]
 
 
-Act = Callable[[model.Fleet, model.Pool, Voice], Acted]
+Act = Callable[[model.Fleet, model.Pool, Path | None, Voice], Acted]
+"""(fleet, pool, kubeconfig of the cluster to join; None: what the environment says, voice) → what is known after."""
 
 
 def preflight(fleet: model.Fleet, pool: model.Pool, where: settings.Settings) -> None:
@@ -69,12 +71,12 @@ def spoken(environ: Mapping[str, str]) -> words.Words:
 def bring(read: sweeps.Read, waiting: sweeps.Waiting, where: settings.Settings) -> Act:
     """The real act: live, or only a check of the stored facts with LOCKSTEP_FACTS."""
 
-    def act(fleet: model.Fleet, pool: model.Pool, voice: Voice) -> Acted:
+    def act(fleet: model.Fleet, pool: model.Pool, kubeconfig: Path | None, voice: Voice) -> Acted:
         said = spoken(os.environ)
         try:
             if os.environ.get("LOCKSTEP_FACTS", "ssh") not in ("", "ssh"):
                 return _from_stored_facts(fleet, pool, read, waiting, voice)
-            return _live(fleet, pool, said, where, voice)
+            return _live(fleet, pool, kubeconfig, said, where, voice)
         except errors.LockstepError as error:
             refused = results.PoolOutcome(str(pool.name), error.exit_code, error=error.diagnostics())
             results.append(refused, os.environ)
@@ -96,7 +98,14 @@ def _from_stored_facts(
     return Acted({}, (), ())
 
 
-def _live(fleet: model.Fleet, pool: model.Pool, said: words.Words, where: settings.Settings, voice: Voice) -> Acted:
+def _live(
+    fleet: model.Fleet,
+    pool: model.Pool,
+    kubeconfig: Path | None,
+    said: words.Words,
+    where: settings.Settings,
+    voice: Voice,
+) -> Acted:
     # Late: Ansible and the cluster client load here and not in a preview.
     from bringup import engine, joining
 
@@ -104,7 +113,7 @@ def _live(fleet: model.Fleet, pool: model.Pool, said: words.Words, where: settin
         # What a pool begins stays in the output; each step inside a stage is shown while it lasts.
         (voice.say if event.stage is None else voice.status)(_line(event))
 
-    cluster = joining.from_environment(where, os.environ)
+    cluster = joining.from_environment(where, os.environ, kubeconfig)
     result = engine.bring_into_step(fleet, pool, where, said, heard, joining=cluster)
     for note in result.notes:
         voice.say(note)

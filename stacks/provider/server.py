@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
@@ -169,7 +170,10 @@ class Provider(stubs.provider_grpc.ResourceProviderServicer):
                 lambda line: self._heard(self._narrator.status, urn, line),
                 lambda line: self._heard(self._narrator.say, urn, line),
             )
-            acted = await asyncio.to_thread(self._work.act, fleet, pool, voice)
+            kubeconfig = structs.text(inputs, "kubeconfig")
+            acted = await asyncio.to_thread(
+                self._work.act, fleet, pool, Path(kubeconfig) if kubeconfig else None, voice
+            )
         except errors.LockstepError as error:
             await _abort(context, error)
         for line in acted.warnings:

@@ -85,6 +85,7 @@ class World:
         self.deviations: dict[str, dict[str, str]] = {}
         self.sweeps = 0
         self.acted: list[str] = []
+        self.kubeconfigs: list[Path | None] = []
         self.answer = acts.Acted({}, (), ())
         self.refusal: errors.LockstepError | None = None
         self.unreadable: errors.LockstepError | None = None
@@ -108,9 +109,10 @@ class World:
         if self.forbidden is not None:
             raise self.forbidden
 
-    def act(self, of: model.Fleet, pool: model.Pool, voice: acts.Voice) -> acts.Acted:
+    def act(self, of: model.Fleet, pool: model.Pool, kubeconfig: Path | None, voice: acts.Voice) -> acts.Acted:
         """In place of `bringup.engine`."""
         self.acted.append(str(pool.name))
+        self.kubeconfigs.append(kubeconfig)
         voice.say(f"{pool.name}: wave 1")
         if self.refusal is not None:
             raise self.refusal

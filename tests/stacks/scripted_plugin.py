@@ -32,7 +32,7 @@ def read(fleet: model.Fleet, say: Any) -> Any:
     return conftest.reading(fleet, json.loads((FOLDER / "deviations.json").read_text()))
 
 
-def act(fleet: model.Fleet, pool: model.Pool, voice: acts.Voice) -> acts.Acted:
+def act(fleet: model.Fleet, pool: model.Pool, kubeconfig: Path | None, voice: acts.Voice) -> acts.Acted:
     """Notes that it was called, waits, mends."""
     with (FOLDER / "acts").open("a") as notes:
         notes.write(f"{pool.name}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -184,6 +185,14 @@ def test_create_acts_and_keeps_what_stays_out_of_step(plugin: Any, world: World)
     assert answer.id == "toy/p"
     assert structs.plain(answer.properties)["skew"] == {"p-2": {"driver@running": "2.0"}}
     assert world.acted == ["p"]
+
+
+def test_the_cluster_to_join_is_handed_on_and_its_path_is_no_change(plugin: Any, world: World) -> None:
+    declared = structs.struct({**INPUTS, "kubeconfig": "/etc/cluster"})
+    plugin.Create(stubs.provider.CreateRequest(urn=URN, properties=declared))
+    update(plugin)
+    assert world.kubeconfigs == [Path("/etc/cluster"), None]
+    assert diff(plugin, {**INPUTS, "kubeconfig": "/moved"}).changes == stubs.provider.DiffResponse.DIFF_NONE
 
 
 def test_an_act_that_failed_fails_the_resource_and_keeps_what_is_known(plugin: Any, world: World) -> None:
