@@ -1,6 +1,6 @@
 """What an audit says: per pool the common set once, nodes grouped by how they deviate from it, findings, exit code.
 
-Pure: from a `reading.Reading` to values that the reports (`report`, `report_junit`, `report_table`) print.
+Pure: from a `reading.Reading` to values that the reports (`report`, `report_junit`, `lockstep.cli.audit_table`) print.
 """
 
 from __future__ import annotations

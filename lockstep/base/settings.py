@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import lockstep
 from lockstep.base import errors
 
 __all__ = ["Settings", "find_checkout", "load"]
@@ -40,13 +42,29 @@ class Settings:
         return self if self.state_given or not (own / LAB_MARKER).is_file() else replace(self, state=own)
 
     def need_checkout(self, verb: str) -> Path:
-        """The checkout's root; raises `errors.InputError` naming ``verb`` where there is none."""
+        """The checkout's root; raises `errors.InputError` where there is none, or it is another version."""
         if self.checkout is None:
             raise errors.InputError(
                 f"`lockstep {verb}` works inside a checkout and none was found above {Path.cwd()}",
-                hint=f"cd into the checkout (the folder with {MARKER}) or set LOCKSTEP_ROOT",
+                hint=f"cd into the checkout (the folder with {MARKER}), or name it by --root or LOCKSTEP_ROOT",
             )
+        _same_version(self.checkout)
         return self.checkout
+
+
+def _same_version(checkout: Path) -> None:
+    """An installed lockstep must not act by the declarations of another version's checkout."""
+    project = checkout / "pyproject.toml"
+    try:
+        declared = tomllib.loads(project.read_text())["project"]["version"]
+    except (OSError, ValueError, KeyError) as error:
+        raise errors.InputError("its version cannot be read", place=str(project)) from error
+    if declared != lockstep.__version__:
+        raise errors.InputError(
+            f"the checkout is version {declared}, the lockstep that runs is {lockstep.__version__}",
+            place=str(checkout),
+            hint=f"run {checkout}/.venv/bin/lockstep (made by `make`), or check out the version you run",
+        )
 
 
 def find_checkout(start: Path) -> Path | None:

@@ -102,8 +102,9 @@ def _fleet(
     from bringup import audit, reading
     from inventory import load
     from lockstep.base import hostranges
+    from pinsets import checks
 
-    fleet = load.fleet(name, settings)
+    fleet = load.fleet(name, settings, more=checks.CHECKS)
     settings = settings.of_fleet(fleet.name)
     wanted = [unfolded for pattern in nodes or () for unfolded in hostranges.unfold(pattern, place="--node")]
     # A fleet file somewhere on a disk is no reason to leave a folder beside the user's work.

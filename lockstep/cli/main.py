@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -66,13 +67,20 @@ def build(loaded: Sequence[str]) -> typer.Typer:
     )
 
     @root.callback(help=f"{lockstep.__doc__}\n\nEvery verb has --help with an example. Exit codes: docs/cli.md.")
-    def _root(
+    def _before(
         version: Annotated[
             bool,
             typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version),
         ] = False,
         debug: Annotated[bool, typer.Option("--debug", help="Show what goes on, and whole tracebacks.")] = False,
+        root: Annotated[
+            str | None,
+            typer.Option("--root", metavar="FOLDER", help="The checkout; default: the one around this folder."),
+        ] = None,
     ) -> None:
+        if root is not None:
+            # The provider plugin and other children must find the same one.
+            os.environ["LOCKSTEP_ROOT"] = str(Path(root).absolute())
         logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(name)s: %(message)s")
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
@@ -118,7 +126,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _call(words: list[str]) -> int:
     """Parse and run. Not Typer's own ``main``: that one hides interrupts and broken pipes behind codes of its own."""
-    verb = next((word for word in words if not word.startswith("-")), "")
+    named = [word for index, word in enumerate(words) if index == 0 or words[index - 1] != "--root"]
+    verb = next((word for word in named if not word.startswith("-")), "")
     command = typer.main.get_command(build([verb]))
     try:
         with command.make_context("lockstep", words) as context:

@@ -69,3 +69,14 @@ def test_the_environment_moves_state_cache_and_labs(tmp_path: Path) -> None:
 def test_a_root_without_a_checkout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.InputError, match="no checkout"):
         settings.load({"LOCKSTEP_ROOT": str(tmp_path)}, tmp_path)
+
+
+def test_a_checkout_of_another_version_is_refused_with_both(tmp_path: Path) -> None:
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "Pulumi.yaml").write_text("name: lockstep\n")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "lockstep-fleet"\nversion = "9.9.9"\n')
+    found = settings.load({"LOCKSTEP_ROOT": str(tmp_path)})
+    with pytest.raises(errors.InputError, match=r"version 9\.9\.9") as caught:
+        found.need_checkout("up")
+    assert caught.value.hint is not None
+    assert ".venv/bin/lockstep" in caught.value.hint

@@ -12,6 +12,8 @@ import pytest
 
 from tests.bringup.servers import BIND, Sshd
 
+pytestmark = pytest.mark.registry
+
 UVX = Path(sys.executable).with_name("uvx")
 OFFLINE = ("error sending request", "Failed to fetch", "dns error", "Could not connect", "timed out")
 ENGINE = ("pulumi", "pulumi_kubernetes", "grpc", "ansible", "ansible_runner", "lightkube", "numpy", "jinja2")

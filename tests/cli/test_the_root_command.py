@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -107,3 +108,10 @@ def test_a_reader_that_left_prints_no_traceback() -> None:
     os.close(write)
     assert done.returncode == 5
     assert done.stderr == ""
+
+
+def test_root_names_the_checkout_from_any_folder(tmp_path: Path, checkout: Path) -> None:
+    command = [sys.executable, "-m", "lockstep.cli.main", "--root", str(checkout), "show", "lab", "--format", "json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["fleet"] == "lab"
