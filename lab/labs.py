@@ -265,6 +265,7 @@ def down(name: str, progress: Progress, *, wipe: bool = False, config: settings.
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             ended = list(pool.map(lambda home: nodes.power_off(state, home.name), homes))
         progress(f"{sum(ended)} of {len(homes)} nodes were on and are off now")
+        repository.end_agent(state)
         claims.release(state)
         if wipe:
             if os.path.ismount(state / "disks"):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
-from lab import packages
+from lab import claims, packages
 from lockstep.base import errors
 
-__all__ = ["make", "source_line"]
+__all__ = ["end_agent", "make", "source_line"]
 
 KEY_ON_NODE = "/etc/apt/keyrings/lockstep.asc"
 SOURCE_ON_NODE = "/etc/apt/sources.list.d/lockstep.list"
@@ -44,11 +44,25 @@ def source_line(folder: Path) -> str:
     return f"deb [signed-by={KEY_ON_NODE}] file:{folder} ./"
 
 
+def _agent_home(state: Path) -> Path:
+    """A short path, the same each time: the agent's socket must fit into 108 characters, and a left one be found."""
+    return claims.RUN / f"gpg-{hashlib.sha256(str(state).encode()).hexdigest()[:12]}"
+
+
+def end_agent(state: Path) -> None:
+    """End the lab's gpg-agent, which lives only while something is signed, and remove its folder. Safe to repeat."""
+    home = _agent_home(state)
+    if home.is_dir():
+        subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], capture_output=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+
 def _sign(secret: Path, folder: Path) -> None:
     if shutil.which("gpg") is None:
         raise errors.EngineError("gpg is missing", hint="apt-get install gpg gpg-agent")
-    # A short path of its own: the agent's socket must fit into 108 characters.
-    home = Path(tempfile.mkdtemp(prefix="lockstep-gpg-"))
+    home = _agent_home(secret.parent)
+    end_agent(secret.parent)  # of a process that was killed
+    home.mkdir(mode=0o700, parents=True)
     try:
         if secret.is_file():
             _gpg(home, "--import", str(secret))
@@ -61,8 +75,7 @@ def _sign(secret: Path, folder: Path) -> None:
         signed = _gpg(home, "--clearsign", "--digest-algo", "SHA256", "--output", "-", str(folder / "Release"))
         (folder / "InRelease").write_bytes(signed)
     finally:
-        subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], capture_output=True)
-        shutil.rmtree(home, ignore_errors=True)
+        end_agent(secret.parent)
 
 
 def _gpg(home: Path, *arguments: str) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import labs, nodes, testing
+from lab import labs, nodes, repository, testing
 from lockstep.base import errors
 
 pytestmark = pytest.mark.lab
@@ -105,6 +105,7 @@ def test_an_up_that_was_killed_is_finished_by_the_next(tmp_path: Path, seconds: 
         assert all(lab.ssh(node, "true").returncode == 0 for node in lab.nodes)
         lab.down()
         assert _processes_of(lab.state) == []
+        assert not repository._agent_home(lab.state).exists(), "a gpg-agent was left"
 
 
 @pytest.mark.parametrize("seconds", [0.3, 0.8])
