@@ -143,7 +143,8 @@ class _Case:
 
 class _Ours(_Case):
     def prepare(self) -> None:
-        shutil.copy(ROOT / "Pulumi.yaml", self.root)
+        for name in ("Pulumi.yaml", "pyproject.toml"):
+            shutil.copy(ROOT / name, self.root)
         for name in ("stacks", "inventory"):
             shutil.copytree(
                 ROOT / name, self.root / name, ignore=shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml")

@@ -166,7 +166,8 @@ def plugin(world: World) -> Iterator[Any]:
 def copy_of(checkout: Path, root: Path) -> Path:
     """A copy of the checkout's Pulumi side at ``root``, whose stack and fleet files tests may write."""
     root.mkdir(parents=True)
-    shutil.copy(checkout / "Pulumi.yaml", root)
+    for name in ("Pulumi.yaml", "pyproject.toml"):
+        shutil.copy(checkout / name, root)
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("stacks", "inventory"):
         shutil.copytree(checkout / name, root / name, ignore=ignored)
