@@ -43,7 +43,8 @@ def unfold(pattern: str, *, place: str | None = None) -> list[str]:
         ) from error
 
 
-_ONE_RANGE = re.compile(r"([\w.:-]*)\[(\d+)-(\d+)\]([\w.:-]*)", re.ASCII)
+# Digits that touch a bracket are left to NodeSet, which reads them as part of the number: `n1[0-10]` is n10 to n110.
+_ONE_RANGE = re.compile(r"([\w.:-]*)(?<!\d)\[(\d+)-(\d+)\](?!\d)([\w.:-]*)", re.ASCII)
 
 
 def _simple(pattern: str) -> list[str] | None:
