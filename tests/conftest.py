@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from lockstep.base import errors, programs
@@ -101,6 +102,12 @@ def _obstacle(tier: str) -> str | None:
     return checks[tier]()
 
 
+@pytest.fixture(scope="session")
+def obstacle() -> Callable[[str], str | None]:
+    """Why tests of a tier cannot run here, None when they can; for those that no tier may require."""
+    return _obstacle
+
+
 TIERS = ("lab", "cluster", "engine", "registry")
 REQUIRED = tuple(name for name in os.environ.get("LOCKSTEP_REQUIRE_TIERS", "").split(",") if name)
 _ran: set[str] = set()
@@ -108,6 +115,10 @@ _ran: set[str] = set()
 
 def pytest_configure(config: pytest.Config) -> None:
     """A typing error in the list of required tiers must not require nothing."""
+    # CI must say the same of the same commit; new examples are looked for on people's machines and by `make slow`.
+    hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+    if os.environ.get("CI"):
+        hypothesis.settings.load_profile("ci")
     if unknown := set(REQUIRED) - set(TIERS):
         raise pytest.UsageError(f"LOCKSTEP_REQUIRE_TIERS: no tier is called {', '.join(sorted(unknown))}")
 
