@@ -6,15 +6,20 @@ Admission belongs to a node and its serial, never to a pool. Pure, but for the c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from bringup.cluster_views import NodeView
+from bringup.stages import Stage
 from inventory.model import Node, NodeState, Sku
 from lockstep.base import journal
 from pinsets import equality
 from pinsets.facts import NodeFacts
 from pinsets.model import Lock
 
-__all__ = ["file_of", "record", "unfinished"]
+__all__ = ["RETRIED", "file_of", "record", "unfinished"]
+
+RETRIED: Final = (Stage.JOIN, Stage.ADMIT)
+"""Stages that may fail on an in-step node: no fact shows it, so only the journal's record makes them run again."""
 
 
 def file_of(node: Node, sku: Sku, lock: Lock, facts: NodeFacts, at: float) -> dict[str, object]:
@@ -63,7 +68,8 @@ def unfinished(
     if node.state not in (NodeState.NEW, NodeState.IN_SERVICE):
         return None
     if interrupted is not None:
-        return f"stage {interrupted.stage} was interrupted"
+        said = "was interrupted" if interrupted.ended is None else f"failed: {interrupted.reason}"
+        return f"stage {interrupted.stage} {said}"
     if fence is not None:
         return f"our {'taint' if fence.kind is journal.FenceKind.FENCED else 'cordon'} is still there: {fence.reason}"
     if assigned is None and not _says(facts.admission, "lock", lock.full):

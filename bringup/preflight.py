@@ -48,7 +48,7 @@ def unfinished(
         if book is not None:
             stack.enter_context(book)
         newest = book.assignments() if book is not None else {}
-        interrupted = book.runs.interrupted() if book is not None else {}
+        interrupted = book.runs.interrupted(also_failed=admission.RETRIED) if book is not None else {}
         fences = book.fences() if book is not None else {}
     found: dict[NodeName, str] = {}
     for node in pool.nodes:

@@ -164,8 +164,16 @@ class _Replacement:
         self._driver.power_off()
         return {"state": self._driver.state()}
 
+    def _prove_off(self) -> None:
+        """Off before, but a run may have been killed since and somebody have switched it on."""
+        self._held.check()
+        if self._driver.state() != "off":
+            self._say("was switched on again: powered off once more")
+            self._driver.power_off()
+
     def _revoke(self) -> Mapping[str, str]:
         """From here on the old machine's host keys and Node are worth nothing, even if it comes back."""
+        self._prove_off()
         self._book.pin_host_keys(self._node.name, self._generation, (), "revoked")
         uid = self._detail("cordoned", "uid")
         if self._cluster is not None and uid:
@@ -173,7 +181,7 @@ class _Replacement:
         return {}
 
     def _reimage(self) -> Mapping[str, str]:
-        self._held.check()
+        self._prove_off()
         keys = self._driver.reimage()
         self._book.pin_host_keys(self._node.name, self._generation, keys, "reimage")
         return {"keys": str(len(keys))}

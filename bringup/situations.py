@@ -89,7 +89,7 @@ class _Shared:
         self._pool, self._lock, self._words, self._views = pool, lock, words, views
         self._assigned = book.assignments()
         self._admitted = book.admissions()
-        self._interrupted = book.runs.interrupted()
+        self._interrupted = book.runs.interrupted(also_failed=admission.RETRIED)
         self._fences = book.fences()
         self._replacing = book.runs.open_replacements()
         self._staged = book.runs.done(Stage.VERIFY)

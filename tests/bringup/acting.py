@@ -165,6 +165,14 @@ def book(lab: FreshLab) -> Iterator[journal.Journal]:
         yield opened
 
 
+def forget(lab: FreshLab) -> None:
+    """Move the journal away, as on a fresh clone."""
+    for suffix in ("", "-wal", "-shm"):
+        file = lab.state / f"journal.db{suffix}"
+        if file.exists():
+            file.rename(lab.state / f"kept.db{suffix}")
+
+
 def edit_fleet(lab: FreshLab, change: Callable[[str], str]) -> None:
     """Change the fleet file's text."""
     text = lab.fleet_file.read_text()

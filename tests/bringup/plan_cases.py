@@ -179,6 +179,9 @@ def _fill(book: journal.Journal, case: Mapping[str, Any], pool: Pool, lock: Lock
             book.assign(node.name, serial, held_to.full, held_to.job, previous.full if previous is not None else None)
         if "interrupted" in entry:
             book.runs.start_stage(run, node.name, serial, 1, entry["interrupted"], lock.full, "boot")
+        if "failed" in entry:
+            attempt = book.runs.start_stage(run, node.name, serial, 1, entry["failed"], lock.full, "boot")
+            book.runs.end_stage(attempt, journal.AttemptOutcome.FAILED, "by a test")
         if entry.get("staged"):
             attempt = book.runs.start_stage(run, node.name, serial, 1, "verify", lock.full, "boot")
             book.runs.end_stage(attempt, journal.AttemptOutcome.DONE)

@@ -142,10 +142,7 @@ def test_a_changed_host_key_is_refused_and_the_node_named(up: testing.FreshLab) 
 def test_an_empty_journal_adopts_the_fleet_and_touches_nothing(up: testing.FreshLab) -> None:
     before = acting.boots(up)
     file = acting.admission(up, up.nodes[0])
-    kept = up.state / "journal.kept"
-    for name in ("journal.db", "journal.db-wal", "journal.db-shm"):
-        if (up.state / name).exists():
-            (up.state / name).rename(kept.with_name(name.replace("journal", "kept")))
+    acting.forget(up)
     done = acting.bringup(up)
     assert done.returncode == 0, acting.said(done)
     assert "2 adopted" in done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import sqlalchemy
 
@@ -84,10 +84,15 @@ class Runs:
         with self._database.read() as database:
             return [_attempt(row) for row in database.execute(query)]
 
-    def interrupted(self) -> dict[str, values.Attempt]:
-        """Node → its newest stage record, where that one never ended: the run was killed in it, or is still in it."""
+    def interrupted(self, *, also_failed: Collection[str] = ()) -> dict[str, values.Attempt]:
+        """Node → its newest stage record, where that one never ended: the run was killed in it, or is still in it.
+
+        ``also_failed`` names stages whose newest record counts as well when it failed.
+        """
         newest = sqlalchemy.select(sqlalchemy.func.max(_T.c.id)).where(_T.c.fleet == self._fleet).group_by(_T.c.node)
-        query = sqlalchemy.select(_T).where(_T.c.id.in_(newest), _T.c.ended.is_(None))
+        bad = [str(values.AttemptOutcome.FAILED), str(values.AttemptOutcome.LOST)]
+        failed = sqlalchemy.and_(_T.c.stage.in_(list(also_failed)), _T.c.outcome.in_(bad))
+        query = sqlalchemy.select(_T).where(_T.c.id.in_(newest), sqlalchemy.or_(_T.c.ended.is_(None), failed))
         with self._database.read() as database:
             return {row.node: _attempt(row) for row in database.execute(query)}
 
