@@ -156,7 +156,8 @@ class Planner:
         audits = self.view.audits
         return opened & (audits.job == digest)[:, None] if audits.mixed else opened
 
-    def _scopes(self, request: Request) -> tuple[tuple[str, ...], Ints]:
+    def scopes(self, request: Request) -> tuple[tuple[str, ...], Ints]:
+        """Names of the candidates, and (n,) the one that each node belongs to."""
         topology = self.view.topology
         if request.need is Need.SAME_DOMAIN:
             return topology.domains, topology.domain
@@ -167,7 +168,7 @@ class Planner:
     def _score(self, request: Request, opened: Mask) -> _Scored:
         """Every candidate: room through the gates in whole segments, headroom level, fragmentation."""
         view, topology = self.view, self.view.topology
-        names, scope = self._scopes(request)
+        names, scope = self.scopes(request)
         # Of a mixed gang the smallest kind bounds what may fit; `_assign` finds out what does.
         smallest = min(request.members, key=lambda member: (member.gpus * member.share, member.cpu, member.memory))
         fits = candidates.room(view, smallest, opened)

@@ -27,6 +27,7 @@ VERBS: dict[str, str] = {
     "env": 'Print the environment for plain `pulumi` on a stack: eval "$(lockstep env lab)".',
     "replace": "Replace a failed node; it rejoins only with versions equal to its predecessor's.",
     "bringup": "What `up` does to the machines, without Pulumi.",
+    "place": "Why these GPUs and no others, and what would fit: explain, simulate.",
     "import": "Make a fleet file from an Ansible inventory.",
     "lab": "A fleet in a box on this machine: up, status, break, mend, exec, down.",
     "tools": "Build and find the engine programs: build, status.",

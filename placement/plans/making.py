@@ -23,6 +23,7 @@ __all__ = ["Plan", "make"]
 
 MARGIN = 0.95
 """Part of the even acceptance kept as the floor: the rest is freedom to prefer."""
+FLOOR_ALL = 1
 EVEN = 3.0
 """Worth of even acceptance against value in phase one; large enough that it decides."""
 SMOOTHING = 0.8
@@ -78,7 +79,7 @@ def make(
     counts = np.array(nodes, dtype=float)
     even = _generate(master.Problem(counts, need, value, even=EVEN), columns, rooms, pricer, rounds)
     floor = max(0.0, even.evenly * MARGIN - 1e-9)
-    problem = master.Problem(counts, need, value, floor=floor)
+    problem = master.Problem(counts, need, value, floor=floor, floored=(kinds.gpus == 0) | (FLOOR_ALL > 0))
     best = _generate(problem, columns, rooms, pricer, rounds)
     chosen = _whole_nodes(problem, columns, best)
     accepted = float(best.accepted @ kinds.demand)

@@ -29,7 +29,9 @@ class Problem:
     even: float = 0.0
     """Worth of the evenly accepted part of all kinds, per unit of their total demand."""
     floor: float | None = None
-    """Part of every kind that must be accepted; None: decided by ``even``."""
+    """Part of every kind (of ``floored``) that must be accepted; None: decided by ``even``."""
+    floored: NDArray[np.bool_] | None = None
+    """(kinds,) kinds that even acceptance and floor are about; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def solve(problem: Problem, groups: Sequence[int], contents: Sequence[dict[int, 
     Raises `errors.EngineError` when HiGHS finds no optimum, which a floor can cause.
     """
     node_count, kind_count, column_count = len(problem.nodes), len(problem.need), len(contents)
-    wanted = np.flatnonzero(problem.need > 0)
+    wanted = np.flatnonzero((problem.need > 0) & (True if problem.floored is None else problem.floored))
     row, column, entry = [], [], []
     for index, (group, content) in enumerate(zip(groups, contents, strict=True)):
         row.append(group)

@@ -63,10 +63,11 @@ class Planned:
         self._seen: Counter[Task] = Counter()
         self._present: Counter[Task] = Counter()
         self._marks = list(LEARNING_MARKS if workload is None else MARKS)
-        self._next_fit = 64
+        self._next_fit = 1
         self.counts = Counts()
         self._workload = workload
-        self._fgd = fgd.Fgd(state, workload or Workload({}), rank)
+        # Before the first arrival there is nothing to know: any kind will do, the first arrival replaces it.
+        self._fgd = fgd.Fgd(state, workload or Workload({Task(0, 0, 0, 0): 1.0}), rank)
         self._kinds = Kinds([], state.topology.models)
         self._slots = Slots(state, self._kinds)
         self._prices: list[float] = []
@@ -164,6 +165,8 @@ class Planned:
         found = []
         for group, nodes in enumerate(groups.values()):
             for node in nodes:
+                if self._state.closed[node].any():
+                    continue  # its slots are not what is free there
                 content = self._slots.content(node, group)
                 if any(renumber[kind] is None for kind in content.counts()):
                     continue

@@ -19,7 +19,7 @@ from placement.state import State
 from placement.tasks import Workload, count
 from placement.topology import Ints, Topology
 
-__all__ = ["POLICIES", "SEEDS", "Record", "Runs", "play"]
+__all__ = ["POLICIES", "SEEDS", "Record", "Runs", "play", "run"]
 
 SEEDS = tuple(range(42, 52))
 """Start values of the published runs; the generator differs, so draws are equal in law only."""
@@ -67,25 +67,30 @@ class Record:
     """Digest of the code that ran."""
 
 
-def play(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> Record:
-    """One run. All policies of one seed get the same arrivals and the same tie order."""
+def run(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> tuple[inflation.Run, base.Policy]:
+    """One run and its policy. All policies of one seed get the same arrivals and the same tie order."""
     generator = np.random.default_rng(seed)
     tasks = inflation.arrivals(trace.tasks, topology.capacity, generator)
     rank = inflation.tie_order(len(topology.names), generator)
     workload = Workload.counted(count(trace.tasks))
     state = State(topology)
     chosen = POLICIES[policy](state, workload, rank, generator)
-    run = inflation.replay(state, chosen, tasks, Fragmentation(topology, workload))
+    return inflation.replay(state, chosen, tasks, Fragmentation(topology, workload)), chosen
+
+
+def play(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> Record:
+    """One run as a record."""
+    found, chosen = run(topology, trace, policy, seed)
     return Record(
         trace.name,
         policy,
         seed,
-        {str(percent): round(float(run.allocated[percent]), 4) for percent in PERCENTS},
-        {str(percent): round(float(run.fragment[percent]), 4) for percent in PERCENTS},
-        run.cpu_only_refused,
-        round(float(run.cpu_allocated[100]), 4),
-        len(tasks),
-        round(run.seconds, 3),
+        {str(percent): round(float(found.allocated[percent]), 4) for percent in PERCENTS},
+        {str(percent): round(float(found.fragment[percent]), 4) for percent in PERCENTS},
+        found.cpu_only_refused,
+        round(float(found.cpu_allocated[100]), 4),
+        found.placed + found.refused,
+        round(found.seconds, 3),
         round(chosen.counts.seconds if isinstance(chosen, planned.Planned) else 0.0, 3),
         source(policy),
     )

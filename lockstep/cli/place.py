@@ -1,0 +1,230 @@
+"""`lockstep place`: why these GPUs, and what would fit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import rich.console
+import rich.table
+import typer
+
+from lockstep.base import errors, settings
+from lockstep.cli import options
+
+if TYPE_CHECKING:
+    from placement.explain import Explanation
+    from placement.planner import Planner
+    from placement.simulate.inflation import Run
+    from placement.simulate.jobs import Report
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Why these GPUs and no others, and what would fit: explain, simulate.")
+
+RequestOption = Annotated[
+    Path, typer.Option("--request", metavar="FILE", help="The request, as YAML or JSON (docs/placement.md).")
+]
+FleetOption = Annotated[
+    str | None, typer.Argument(metavar="[FLEET]", help="A name in inventory/fleets/, or the path of a fleet file.")
+]
+DomainsOption = Annotated[
+    int | None, typer.Option("--nvl72", metavar="DOMAINS", min=1, max=5000, help="A generated fleet of NVL72 domains.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Start value: the same one gives the same answer.")]
+
+
+@app.command("explain")
+def explain_command(
+    request: RequestOption,
+    fleet: FleetOption = None,
+    nvl72: DomainsOption = None,
+    output: Annotated[str, typer.Option("--format", help="table or json.", metavar="FORMAT")] = "table",
+    top: Annotated[int, typer.Option("--top", min=1, help="Candidates shown in the table; JSON has all.")] = 10,
+    seed: SeedOption = 0,
+) -> None:
+    """Decide where a request would go and say, for every candidate and node, why. Reserves nothing.
+
+    Nodes of a fleet file count as in step unless they are spare, held or in repair, and their CPU and
+    memory are not checked (a fleet file does not declare them). Exit 4 when nothing fits now.
+
+    \b
+    Example:
+      lockstep place explain lab --request train.yaml
+      lockstep place explain --nvl72 56 --request train.yaml --format json
+    """
+    from placement import explain, requests
+
+    options.one_of(output, "table", "json")
+    wanted = requests.parse(_read(request))
+    told = explain.explain(_planner(fleet, nvl72, seed), wanted, 0.0)
+    if output == "json":
+        print(json.dumps(told.to_json(), indent=2))
+    else:
+        _print(told, top)
+    if not told.decision.placed:
+        raise typer.Exit(int(errors.ExitCode.REFUSED))
+
+
+@app.command("simulate")
+def simulate_command(
+    fleet: FleetOption = None,
+    nvl72: DomainsOption = None,
+    jobs: Annotated[
+        Path | None, typer.Option("--jobs", metavar="FILE", help="Jobs for the fleet: YAML or JSON list.")
+    ] = None,
+    traces: Annotated[Path | None, typer.Option("--traces", metavar="DIR", help="Folder of the openb traces.")] = None,
+    trace: Annotated[str, typer.Option("--trace", help="Which pod list of --traces.")] = "default",
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", help="Of --traces: ours, fgd, best-fit …; may be repeated.")
+    ] = None,
+    hours: Annotated[float, typer.Option("--hours", min=1, help="Simulated time of generated work.")] = 48.0,
+    load: Annotated[float, typer.Option("--load", min=0.01, help="GPU time asked for over what there is.")] = 1.1,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot there (PNG, SVG).")] = None,
+    seed: SeedOption = 42,
+) -> None:
+    """Replay work on a fleet, in virtual time: openb traces, generated NVL72 racks, or a fleet file with jobs.
+
+    \b
+    Example:
+      lockstep place simulate --traces DIR --trace gpushare40 --policy ours --policy fgd --plot load.png
+      lockstep place simulate --nvl72 40 --hours 96
+      lockstep place simulate lab --jobs jobs.yaml
+    """
+    if traces is not None:
+        _inflate(traces, trace, policy or ["ours", "fgd"], seed, plot)
+        return
+    from placement.simulate import jobs as jobs_module
+    from placement.simulate import plots, shapes
+
+    planner = _planner(fleet, nvl72, seed)
+    nodes = len(planner.view.topology.names)
+    if jobs is not None:
+        work = _jobs(jobs)
+    elif nvl72 is not None:
+        work = shapes.mix(nodes, load, hours * 3600, seed)
+    else:
+        raise errors.InputError("a fleet file needs work to replay", place="--jobs", hint="--jobs FILE")
+    report = jobs_module.replay(planner, work)
+    _print_report(report)
+    if plot is not None:
+        plots.occupancy({"this run": report}, plot)
+
+
+def _inflate(folder: Path, name: str, policies: list[str], seed: int, plot: Path | None) -> None:
+    from placement.simulate import openb, openb_runs, plots
+
+    for policy in policies:
+        options.one_of(policy, *openb_runs.POLICIES, option="--policy")
+    built, trace = openb.load_fleet(folder), openb.load_trace(folder, name)
+    runs: dict[str, Run] = {policy: openb_runs.run(built, trace, policy, seed)[0] for policy in policies}
+    published = openb.published(folder)
+    table = rich.table.Table("policy", "allocated at 90 %", "at 100 %", "at 130 %", "fragments at 90 %", "CPU s")
+    for policy, run in runs.items():
+        shown = [f"{run.allocated[percent]:.2f}" for percent in (90, 100, 130)]
+        table.add_row(policy, *shown, f"{run.fragment[90]:.2f}", f"{run.seconds:.1f}")
+    console = rich.console.Console(highlight=False)
+    console.print(table)
+    if name in published:
+        console.print(
+            f"published for FGD at 100 %: {published[name].mean:.2f}, deviation {published[name].deviation:.2f}"
+        )
+    if plot is not None:
+        plots.inflation(runs, plot)
+
+
+def _planner(fleet: str | None, domains: int | None, seed: int) -> Planner:
+    from placement import audits, planner
+    from placement.simulate import fleets
+
+    if (fleet is None) == (domains is None):
+        raise errors.InputError("give a FLEET or --nvl72 DOMAINS, one of both", place="FLEET")
+    if domains is not None:
+        return planner.Planner(fleets.quiet_view(fleets.nvl72(domains)), seed=seed)
+    from inventory import load
+
+    found = load.fleet(str(fleet), settings.load())
+    built = fleets.from_inventory(found)
+    known = audits.Audits(built, fleets.in_service(found))
+    return planner.Planner(fleets.quiet_view(built, known), seed=seed)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    data = _load(path)
+    if not isinstance(data, dict):
+        raise errors.InputError("a request is a mapping", place=str(path))
+    return data
+
+
+def _load(path: Path) -> Any:
+    from lockstep.base import documents, issues
+
+    report = issues.Report()
+    document = documents.load(path, report, shown=str(path))
+    report.raise_if_errors(str(path))
+    return None if document is None else document.data
+
+
+def _jobs(path: Path) -> list[Any]:
+    from placement import requests
+    from placement.simulate import jobs as jobs_module
+
+    listed = _load(path)
+    if not isinstance(listed, list):
+        raise errors.InputError("jobs are a list of {request: …, arrives: SECONDS, runs: SECONDS}", place=str(path))
+    found = []
+    for index, item in enumerate(listed):
+        place = f"{path}: [{index}]"
+        if not isinstance(item, dict) or not isinstance(item.get("request"), dict):
+            raise errors.InputError("a job needs `request`", place=place)
+        times = {}
+        for name in ("arrives", "runs"):
+            value = item.get(name, 0)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+                raise errors.InputError(f"`{name}` is a number of seconds, got {value!r}", place=place)
+            times[name] = float(value)
+        data = {"name": f"job-{index}", **item["request"]}
+        found.append(jobs_module.Job(requests.parse(data), times["arrives"], times["runs"]))
+    return found
+
+
+def _print(told: Explanation, top: int) -> None:
+    console = rich.console.Console(highlight=False)
+    if told.placed:
+        table = rich.table.Table("rank", "node", "GPUs", title=f"{told.request}: placed")
+        for rank, node, gpus in told.placed[: 4 * top]:
+            table.add_row(str(rank), node, ", ".join(map(str, gpus)))
+        console.print(table)
+        if len(told.placed) > 4 * top:
+            console.print(f"… and {len(told.placed) - 4 * top} more ranks")
+    else:
+        console.print(f"{told.request}: refused")
+    table = rich.table.Table("candidate", "verdict", "why", title=f"best {top} of {len(told.scopes)} candidates")
+    for scope in told.scopes[:top]:
+        table.add_row(scope.candidate.name, scope.verdict, scope.reason)
+    console.print(table)
+    shut = [node for node in told.nodes if node.gate]
+    if shut:
+        table = rich.table.Table("gate", "nodes", "for example", title=f"{len(shut)} nodes refused")
+        for gate, count in Counter(node.gate for node in shut).most_common():
+            example = next(node for node in shut if node.gate == gate)
+            table.add_row(gate, str(count), f"{example.name}: {example.reason}")
+        console.print(table)
+    for alarm in told.alarms:
+        console.print(f"alarm: {alarm}")
+    if told.decision.preempt:
+        console.print(f"advice: these of lower priority would make room: {', '.join(told.decision.preempt)}")
+
+
+def _print_report(report: Report) -> None:
+    waits = sorted(report.queue_seconds) or [0.0]
+    table = rich.table.Table("measure", "value")
+    table.add_row("occupancy", f"{report.occupancy:.2f} %")
+    table.add_row(
+        "started / finished / still waiting", f"{report.started} / {report.finished} / {report.never_started}"
+    )
+    table.add_row("median wait", f"{waits[len(waits) // 2]:.0f} s")
+    table.add_row("split segments", str(report.split_segments))
+    rich.console.Console(highlight=False).print(table)

@@ -1,0 +1,142 @@
+"""Job lists over time: gangs arrive, wait, run and leave; nodes fail and come back. Virtual time only."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placement.occupancy import Placed
+from placement.planner import Planner
+from placement.requests import Request
+
+__all__ = ["Job", "Outage", "Report", "replay"]
+
+BACKFILL = 50
+"""Waiting jobs looked at per event: the first that fits goes, so that one large job does not idle the fleet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A gang with its times in seconds."""
+
+    request: Request
+    arrives: float
+    runs: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A node that takes nothing new for a while; what runs there runs on."""
+
+    node: int
+    begins: float
+    ends: float
+
+
+@dataclass(slots=True)
+class Report:
+    """What a replay measured between warm-up and end."""
+
+    occupancy: float = 0.0
+    """% of the GPU time of nodes that were up."""
+    finished: int = 0
+    started: int = 0
+    never_started: int = 0
+    split_segments: int = 0
+    """Segments of one gang that ended up in two domains: must be none."""
+    queue_seconds: list[float] = field(default_factory=list)
+    series: list[tuple[float, float]] = field(default_factory=list)
+    """(seconds, % of GPUs in use) after every event."""
+    remainder_filled: int = 0
+    """Starts that went into a domain with less than 16 nodes free although others had 16."""
+
+
+def replay(planner: Planner, jobs: Sequence[Job], outages: Iterable[Outage] = (), *, warm_up: float = 0.0) -> Report:
+    """Play ``jobs`` to the last arrival. Requests that the fleet can never serve raise as `Planner.plan` does."""
+    return _Replay(planner, jobs, outages, warm_up).run()
+
+
+class _Replay:
+    def __init__(self, planner: Planner, jobs: Sequence[Job], outages: Iterable[Outage], warm_up: float) -> None:
+        self._planner = planner
+        self._view = planner.view
+        self._warm_up = warm_up
+        self._report = Report()
+        self._waiting: list[Job] = []
+        self._events: list[tuple[float, int, str, object]] = []
+        self._serial = itertools.count()
+        self._end = max((job.arrives for job in jobs), default=0.0)
+        self._time = 0.0
+        self._used_time = self._up_time = 0.0
+        for job in jobs:
+            self._push(job.arrives, "arrives", job)
+        for outage in outages:
+            self._push(outage.begins, "down", outage.node)
+            self._push(outage.ends, "up", outage.node)
+
+    def _push(self, at: float, kind: str, what: object) -> None:
+        heapq.heappush(self._events, (at, next(self._serial), kind, what))
+
+    def run(self) -> Report:
+        """Events until the last arrival."""
+        while self._events and self._events[0][0] <= self._end:
+            at, _, kind, what = heapq.heappop(self._events)
+            self._account(at)
+            if kind == "arrives":
+                assert isinstance(what, Job)  # noqa: S101 - pushed so
+                self._waiting.append(what)
+            elif kind == "ends":
+                self._planner.release(str(what))
+                self._report.finished += 1
+            else:
+                self._view.board.node_out[int(what)] = kind == "down"  # type: ignore[call-overload]
+                self._view.board.version += 1
+            self._start_what_fits(at)
+        self._report.never_started = len(self._waiting)
+        self._report.occupancy = 100 * self._used_time / self._up_time if self._up_time else 0.0
+        return self._report
+
+    def _account(self, at: float) -> None:
+        topology = self._view.topology
+        used = sum(len(item.gpus) for _, members in self._planner.running.values() for item in members)
+        up = int(topology.gpus[~self._view.board.node_out].sum())
+        since = max(self._time, self._warm_up)
+        if at > since:
+            self._used_time += (at - since) * min(used, up)
+            self._up_time += (at - since) * up
+        self._report.series.append((at, 100 * used / int(topology.gpus.sum())))
+        self._time = at
+
+    def _start_what_fits(self, at: float) -> None:
+        tried: set[tuple[int, int, str]] = set()
+        for job in list(self._waiting[:BACKFILL]):
+            shape = (job.request.size, job.request.segment, job.request.need.value)
+            if shape in tried:
+                continue
+            decision = self._planner.plan(job.request, at)
+            if not decision.placed:
+                tried.add(shape)
+                continue
+            self._watch(job.request, decision.members)
+            self._planner.commit(decision)
+            self._waiting.remove(job)
+            self._report.started += 1
+            self._report.queue_seconds.append(at - job.arrives)
+            self._push(at + job.runs, "ends", job.request.name)
+
+    def _watch(self, request: Request, members: Sequence[Placed]) -> None:
+        """Count what must not happen, and what is wanted."""
+        topology, state = self._view.topology, self._view.occupancy.state
+        domains = topology.domain[[item.node for item in members]]
+        counts = np.bincount(domains)
+        if request.segment > 1:
+            self._report.split_segments += int((counts[counts > 0] % request.segment > 0).sum()) - (
+                request.size % request.segment > 0
+            )
+        free_nodes = np.bincount(topology.domain, weights=state.whole == topology.gpus)
+        if request.size < 16 and (free_nodes >= 16).any() and free_nodes[domains[0]] < 16:
+            self._report.remainder_filled += 1

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lockstep.base import errors
+from placement import requests
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "hint"),
+    [
+        (
+            {"members": [{"gpus": 4, "count": 19}], "need": "same-domain"},
+            "the largest domain holds 18",
+            "18 members, or need: same-rack",
+        ),
+        ({"members": [{"gpus": 4, "count": 99}], "need": "same-domain"}, "the largest domain holds 18", "18 members"),
+        ({"members": [{"gpus": 4, "count": 4}], "need": "spread"}, "holds 2", "2 members, or need: any"),
+        ({"members": [{"gpus": 8}]}, "no node that may be used has more than 4", "gpus: 4 per member, more members"),
+        ({"members": [{"gpus": 4}], "models": ["GB300"]}, "no node has accelerator model GB300", "nearest: GB200"),
+        ({"members": [{"gpus": 4}], "regions": ["mars"]}, "no node has region mars", "this fleet has eu"),
+        ({"members": [{"gpus": 4, "count": 20}], "segment": 20}, "larger than any domain", "segment: 18"),
+        ({"members": [{"gpus": 1, "memory": "2TiB"}]}, "2097152 MiB", "memory: 983040 per member"),
+        ({"members": [{"gpus": 4}], "security": "vm"}, "together", "drop one of"),
+    ],
+)
+def test_this_fleet_can_never_serve_it(nvl72: Any, data: dict[str, Any], message: str, hint: str) -> None:
+    fleet = nvl72(2, per_rack=2, region="eu")
+    with pytest.raises(errors.RefusedError) as caught:
+        fleet.place(**data)
+    assert message in caught.value.message
+    assert caught.value.hint is not None
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"members": [{"gpus": 1, "memory": "64"}]}, "`memory` needs one of the units MiB, GiB, TiB, got '64'"),
+        ({"members": [{"gpus": 1, "memory": 64}]}, "`memory` needs one of the units"),
+        ({"members": [{"gpus": 1, "cpu": "2 cores"}]}, "`cpu` is cores (1.5) or thousandths of a core (1500m)"),
+        ({"members": [{"gpus": 1, "share": 1.5}]}, "`share` is a fraction of a GPU"),
+        ({"members": [{"gpus": -1}]}, "`gpus` is a whole number of GPUs"),
+        ({"members": [{"gpus": 2, "share": 0.5}]}, "go with exactly one GPU"),
+        ({"members": [{"gpus": 1, "profile": "9g"}]}, "unknown MIG profile"),
+        ({"members": [{"gpus": 1, "share": 0.5}], "performance": "whole-gpu"}, "excludes a part of a GPU"),
+        ({"members": [{"gpus": 1, "share": 0.5}], "security": "vm"}, "as a boundary"),
+        ({"members": [{"gpus": 1}], "performance": "mig"}, "a MIG profile goes with performance mig"),
+        ({"members": [{"gpus": 1, "count": 4}], "need": "spread", "segment": 2}, "spread"),
+        ({"members": [{"gpus": 1}], "need": "near"}, "`need` is one of any, same-domain"),
+        ({"members": [{"gpus": 1}], "colour": "red"}, "unknown field `colour`"),
+        ({"members": []}, "`members` must list"),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_unit(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.InputError) as caught:
+        requests.parse({"name": "job", **data})
+    assert message in caught.value.message
