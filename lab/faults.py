@@ -7,7 +7,6 @@ Nothing touches what Lockstep itself keeps. What was done is noted in the machin
 
 from __future__ import annotations
 
-import enum
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import hardware, labs, nodes, packages, spec
+from lab import hardware, labs, marks, nodes, packages, spec
 from lockstep.base import errors
 
 __all__ = ["Kind", "break_node", "mend_node"]
@@ -29,17 +28,7 @@ FAMILIES: tuple[tuple[str, ...], ...] = (
 FAULTS = "/run/lockstep-lab/machine/faults"
 
 
-class Kind(enum.StrEnum):
-    """The closed list of `lab break`."""
-
-    OTHER_VERSION = "other-version"
-    UPGRADED_NOT_REBOOTED = "upgraded-not-rebooted"
-    GPU_FIRMWARE = "gpu-firmware"
-    GPU_LOST = "gpu-lost"
-    SSHD_HUNG = "sshd-hung"
-    NODE_DEAD = "node-dead"
-    HOST_KEY = "host-key"
-    SMI_HANGS = "smi-hangs"
+Kind = marks.Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +49,13 @@ class _Scene:
         return done.stdout
 
     @property
-    def marks(self) -> Path:
+    def notes(self) -> Path:
         """The machine's faults, one file per kind."""
-        return nodes.folder(self.state, self.name) / "machine" / "faults"
+        return marks.folder(self.state, self.name)
 
     def note(self, kind: Kind) -> str:
         """What was noted when the fault was made."""
-        return (self.marks / kind).read_text()
+        return (self.notes / kind).read_text()
 
 
 def _tail(text: str) -> str:
@@ -90,7 +79,7 @@ def break_node(
     """
     spec.read(state).node(name)
     scene = _Scene(state, name)
-    if kind.value in nodes.faults(state, name):
+    if kind in marks.standing(state, name):
         raise errors.RefusedError(f"{name} is broken by {kind} already", hint=f"lockstep lab mend {name}")
     if kind in (Kind.OTHER_VERSION, Kind.UPGRADED_NOT_REBOOTED):
         chosen = DRIVER_FAMILY[0] if kind is Kind.UPGRADED_NOT_REBOOTED else package or "libnccl2"
@@ -158,7 +147,7 @@ mv $file.new $file
 
 
 def _hit_gpu(scene: _Scene, kind: Kind, slot: str | None) -> str:
-    cards = {card.slot: card for card in hardware.gpus(scene.marks.parent)}
+    cards = {card.slot: card for card in hardware.gpus(scene.notes.parent)}
     card = cards.get(slot) if slot else list(cards.values())[-1]
     if card is None:
         raise errors.InputError(f"{scene.name} has no GPU {slot}", hint=f"its GPUs: {', '.join(cards)}")
@@ -217,17 +206,17 @@ def mend_node(state: Path, name: str) -> list[str]:
     """Undo every fault of the node; returns a line per fault. A dead node is booted first."""
     spec.read(state).node(name)
     scene = _Scene(state, name)
-    found = [Kind(fault) for fault in nodes.faults(state, name)]
+    found = marks.noted(state, name)
     done = []
     if Kind.NODE_DEAD in found:
         labs.power_on(state, name)
-        (scene.marks / Kind.NODE_DEAD).unlink(missing_ok=True)
+        (scene.notes / Kind.NODE_DEAD).unlink(missing_ok=True)
         # Booting ends what only lived in the running system.
-        found = [kind for kind in found if kind.value in nodes.faults(state, name)]
+        found = marks.noted(state, name)
         done.append(f"{name}: booted")
     for kind in found:
         done.append(f"{name}: {_MEND[kind](scene)}")
-        (scene.marks / kind).unlink(missing_ok=True)
+        (scene.notes / kind).unlink(missing_ok=True)
     return done
 
 

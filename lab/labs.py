@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import base, claims, nodes, repository, spec
+from lab import base, claims, marks, nodes, repository, spec
 from lab.spec import LabNode, Spec
 from lockstep.base import errors, settings
 
@@ -205,7 +205,7 @@ def _launch(state: Path, wanted: Sequence[LabNode], progress: Progress) -> list[
     lower, guest = _lower(state)
     off = []
     for node in wanted:
-        if "node-dead" in nodes.faults(state, node.name):
+        if marks.Kind.NODE_DEAD in marks.noted(state, node.name):
             progress(f"{node.name}: left off, it was broken on purpose (lockstep lab mend {node.name})")
             continue
         if not nodes.starting(state, node.name) and nodes.banner(node) != "refused":

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import hardware, liveness, repository
+from lab import hardware, liveness, marks, repository
 from lab.spec import LabNode
 from lockstep.base import errors
 
@@ -50,7 +50,8 @@ class NodeStatus:
     """None while off."""
     ssh: str
     """``answers``, ``silent`` (accepts, says nothing) or ``refused``."""
-    faults: tuple[str, ...]
+    faults: tuple[marks.Kind, ...]
+    """What `lab break` put into the node and still holds."""
     serial: str
 
 
@@ -291,12 +292,6 @@ def status(state: Path, node: LabNode) -> NodeStatus:
         power=first is not None,
         boot_id=first[1] if first else None,
         ssh=banner(node),
-        faults=faults(state, node.name),
+        faults=marks.standing(state, node.name),
         serial=hardware.serial(home / "machine"),
     )
-
-
-def faults(state: Path, name: str) -> tuple[str, ...]:
-    """Kinds that `lab break` put into the node and nobody mended."""
-    marks = folder(state, name) / "machine" / "faults"
-    return tuple(sorted(path.name for path in marks.iterdir())) if marks.is_dir() else ()

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from lab import faults, hardware, nodes, testing
+from lab import faults, hardware, labs, marks, nodes, testing
 from lockstep.base import errors
 
 pytestmark = pytest.mark.lab
@@ -20,7 +20,7 @@ def _everything_mended(lab: testing.FreshLab, gpu_node: str) -> object:
     yield
     for node in lab.nodes:
         lab.mend_node(node)
-        assert nodes.faults(lab.state, node) == ()
+        assert marks.noted(lab.state, node) == ()
 
 
 def _smi(lab: testing.FreshLab, node: str, query: str) -> list[str]:
@@ -192,6 +192,29 @@ def test_mending_leaves_alone_what_somebody_else_changed_since(lab: testing.Fres
         *("apt-get", "-qq", "install", "-y", "--allow-downgrades", "--allow-change-held-packages"),
         "libnccl2=2.28.9-1+cuda13.0",
     )
+
+
+def test_a_version_fault_that_somebody_else_mended_is_over_and_can_be_made_again(
+    lab: testing.FreshLab, gpu_node: str
+) -> None:
+    def broken() -> tuple[marks.Kind, ...]:
+        return next(found.faults for found in labs.status(lab.state).nodes if found.node.name == gpu_node)
+
+    lab.break_node(gpu_node, faults.Kind.OTHER_VERSION)
+    assert broken() == (faults.Kind.OTHER_VERSION,)
+    with pytest.raises(errors.RefusedError, match="broken by other-version already"):
+        lab.break_node(gpu_node, faults.Kind.OTHER_VERSION)
+    install = ("apt-get", "-qq", "install", "-y", "--allow-downgrades", "--allow-change-held-packages")
+    lab.run(gpu_node, *install, "libnccl2=2.28.9-1+cuda13.0")
+    assert broken() == ()
+    assert "other-version" not in lab.lockstep("lab", "status", "--lab", str(lab.state)).stdout
+    lab.power_off(gpu_node)
+    assert broken() == (), "a node that is off has a status too"
+    lab.power_on(gpu_node)
+    lab.break_node(gpu_node, faults.Kind.OTHER_VERSION)
+    assert broken() == (faults.Kind.OTHER_VERSION,)
+    lab.mend_node(gpu_node)
+    assert _package(lab, gpu_node, "libnccl2") == "2.28.9-1+cuda13.0"
 
 
 def test_the_command_line_breaks_mends_and_knows_the_kinds(lab: testing.FreshLab, gpu_node: str) -> None:
