@@ -97,10 +97,10 @@ class FreshLab:
         """`lab down`."""
         labs.down(self.name, self.log.append, wipe=wipe, config=self.settings)
 
-    def run(self, node: str, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """A command inside the node, entered by its namespaces."""
+    def run(self, node: str, *command: str, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """A command inside the node, entered by its namespaces; a secret goes by ``stdin``: all can read arguments."""
         arguments = nodes.enter(self.state, node, list(command))
-        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = subprocess.run(arguments, input=stdin, capture_output=True, text=True)
         if check and done.returncode != 0:
             raise AssertionError(f"{command} on {node} ended with {done.returncode}: {done.stderr}{done.stdout}")
         return done

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -33,8 +33,10 @@ def bring_up(lab: testing.FreshLab, node: str, *packages: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[testing.FreshLab]:
-    """Three running nodes."""
+def lab(tmp_path_factory: pytest.TempPathFactory, obstacle: Callable[[str], str | None]) -> Iterator[testing.FreshLab]:
+    """Three running nodes; skips where none can run, for tests that are not marked `lab`."""
+    if reason := obstacle("lab"):
+        pytest.skip(f"lab: {reason}")
     with testing.fresh_lab(tmp_path_factory.mktemp("lab"), nodes=3) as made:
         yield made
 
@@ -44,3 +46,12 @@ def gpu_node(lab: testing.FreshLab) -> str:
     """A node with driver 580.105.08 installed and loaded."""
     bring_up(lab, lab.nodes[0])
     return lab.nodes[0]
+
+
+@pytest.fixture(scope="module")
+def new_node(lab: testing.FreshLab) -> str:
+    """A node with driver 610.57.04 loaded."""
+    node = lab.nodes[1]
+    names = ("nvidia-driver-cuda", "libnvidia-ml1", "libcuda1", "nvidia-kernel-open-dkms", "nvidia-fabricmanager")
+    bring_up(lab, node, *(f"{name}=610.57.04-1" for name in names))
+    return node

@@ -75,7 +75,7 @@ def test_it_starts_healthy_and_private_and_a_second_start_changes_nothing(state:
     for program in programs:
         arguments = Path(f"/proc/{program.pid}/cmdline").read_text()
         assert control_plane.node_token(state, "gpu-001").get_secret_value() not in arguments
-    kubectl = [programs_module.find("kubectl"), "--kubeconfig", control_plane.kubeconfig(state)]
+    kubectl = [str(programs_module.find("kubectl")), "--kubeconfig", str(control_plane.kubeconfig(state))]
     asked = subprocess.run([*kubectl, "auth", "whoami", "-o", "name"], capture_output=True, text=True, check=False)
     assert asked.returncode == 0, asked.stderr
     before = pids(state), control_plane.kubeconfig(state).read_text()

@@ -38,8 +38,8 @@ def test_a_lab_node_joins_publishes_its_gpus_reboots_loses_one_and_dies(lab: tes
     lab.run(name, "apt-get", "install", "-qy", *PACKAGES)
     first_boot = reboot(lab, name)
     kubeconfig = control_plane.node_kubeconfig(lab.state, name)
-    write = 'mkdir -p /var/lib/kubelet && umask 077 && printf %s "$1" >/var/lib/kubelet/kubeconfig'
-    lab.run(name, "sh", "-ec", write, "sh", kubeconfig)
+    write = "mkdir -p /var/lib/kubelet && umask 077 && cat >/var/lib/kubelet/kubeconfig"
+    lab.run(name, "sh", "-ec", write, stdin=kubeconfig)
     lab.run(name, "/etc/init.d/kubelet", "restart")
 
     with Cluster.from_kubeconfig(lab.kubeconfig) as cluster:
