@@ -8,12 +8,12 @@ import lightkube
 import pytest
 from lightkube.codecs import from_dict
 from lightkube.config.kubeconfig import KubeConfig
-from lightkube.resources.core_v1 import Pod
 
 from bringup.cluster import Cluster
 from bringup.cluster_views import NodeView
 from lab import faults, testing
-from tests.bringup import acting
+from manifests import render
+from tests.bringup import acting, jobs
 
 pytestmark = [pytest.mark.lab, pytest.mark.cluster, pytest.mark.timeout(1800)]
 
@@ -27,7 +27,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[testing.FreshLab]:
 
 @pytest.fixture(scope="module")
 def client(lab: testing.FreshLab) -> lightkube.Client:
-    return lightkube.Client(KubeConfig.from_file(lab.kubeconfig).get(), trust_env=False)
+    """The administrator's client; our cluster-wide objects are applied."""
+    found = lightkube.Client(KubeConfig.from_file(lab.kubeconfig).get(), trust_env=False)
+    for objects in render.components(lab.fleet()).values():
+        for one in objects:
+            found.apply(from_dict(one), field_manager="test", force=True)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +47,7 @@ def view(cluster: Cluster, node: str) -> NodeView:
     return found
 
 
+@pytest.mark.usefixtures("client")
 def test_new_nodes_join_and_are_admitted_and_a_spare_is_not(lab: testing.FreshLab, cluster: Cluster) -> None:
     done = acting.bringup(lab)
     assert done.returncode == 0, acting.said(done)
@@ -68,41 +74,29 @@ def test_the_nodes_credentials_are_on_the_node_and_nowhere_else(lab: testing.Fre
     assert acting.left_in_memory() == []
 
 
-def test_a_second_run_changes_nothing(lab: testing.FreshLab, cluster: Cluster) -> None:
-    before = {node.name: node.uid for node in cluster.nodes()}
-    done = acting.bringup(lab)
-    assert done.returncode == 0, acting.said(done)
-    assert "3 in-step" in done.stdout
-    assert {node.name: node.uid for node in cluster.nodes()} == before
-
-
-def test_what_no_stage_mends_is_fenced_and_admitted_again_when_it_is_in_step(
-    lab: testing.FreshLab, cluster: Cluster
-) -> None:
-    node, drifted, _ = lab.nodes
-    lab.break_node(node, faults.Kind.GPU_FIRMWARE, slot="gpu1")
-    lab.break_node(drifted, faults.Kind.OTHER_VERSION, package="libnccl2", version="2.27.7-1+cuda13.0")
-    broken = acting.bringup(lab)
-    fenced = view(cluster, node)
-    lab.mend_node(node)
-    mended = acting.bringup(lab)
-    assert broken.returncode == 1, acting.said(broken)
-    assert "1 mended" in broken.stdout, (
-        "the fenced one uses up the budget of one, and the other is out of service anyway"
-    )
-    assert fenced.fenced
-    assert fenced.in_step is False
-    assert mended.returncode == 0, acting.said(mended)
-    assert view(cluster, node).admitted
-    with acting.book(lab) as book:
-        assert book.fences() == {}
-
-
-def test_a_drifted_node_with_a_pod_is_skipped_as_busy_and_given_back(
+def test_a_second_run_disturbs_no_node_with_a_running_claim(
     lab: testing.FreshLab, cluster: Cluster, client: lightkube.Client
 ) -> None:
     node = lab.nodes[0]
-    client.create(_pod(node))
+    jobs.create(client, "train", node)
+    jobs.until(lambda: jobs.bound(client, "train"), "an admitted node takes a pod with a claim of one GPU")
+    before, boots = {one.name: one for one in cluster.nodes()}, acting.boots(lab)
+    done = acting.bringup(lab)
+    after = {one.name: one for one in cluster.nodes()}
+    assert done.returncode == 0, acting.said(done)
+    assert "3 in-step" in done.stdout
+    assert acting.boots(lab) == boots
+    assert {name: (one.uid, one.taints, one.labels) for name, one in after.items()} == {
+        name: (one.uid, one.taints, one.labels) for name, one in before.items()
+    }
+    assert jobs.bound(client, "train") == node
+    assert [claim.name for claim in cluster.claims_on(node)] == ["train"]
+
+
+def test_a_drifted_node_with_a_running_claim_is_skipped_as_busy_and_given_back(
+    lab: testing.FreshLab, cluster: Cluster, client: lightkube.Client
+) -> None:
+    node = lab.nodes[0]
     lab.break_node(node, faults.Kind.OTHER_VERSION, package="libnccl2", version="2.27.7-1+cuda13.0")
     boot = lab.boot_id(node)
     done = acting.bringup(lab)
@@ -113,13 +107,16 @@ def test_a_drifted_node_with_a_pod_is_skipped_as_busy_and_given_back(
     assert not after.unschedulable
     assert after.fenced, "it deviates, so it takes no new jobs"
     assert lab.boot_id(node) == boot
+    assert jobs.bound(client, "train") == node
+    assert acting.package(lab, node, "libnccl2").endswith("2.27.7-1+cuda13.0")
 
 
 def test_once_vacant_it_is_mended_and_takes_jobs_again(
     lab: testing.FreshLab, cluster: Cluster, client: lightkube.Client
 ) -> None:
     node = lab.nodes[0]
-    client.delete(Pod, "train", namespace="default", grace_period=0)
+    jobs.end(client, "train")
+    jobs.until(lambda: not cluster.pods_on(node), "the pod is not gone")
     done = acting.bringup(lab)
     assert done.returncode == 0, acting.said(done)
     assert "1 mended" in done.stdout
@@ -127,6 +124,45 @@ def test_once_vacant_it_is_mended_and_takes_jobs_again(
     assert seen.admitted
     assert not seen.unschedulable
     assert acting.package(lab, node, "libnccl2") == "hi 2.28.9-1+cuda13.0"
+
+
+def test_what_no_stage_mends_is_fenced_until_it_is_in_step_and_jobs_wait_for_it(
+    lab: testing.FreshLab, cluster: Cluster, client: lightkube.Client
+) -> None:
+    node, drifted, _ = lab.nodes
+    lab.break_node(node, faults.Kind.GPU_FIRMWARE, slot="gpu1")
+    lab.break_node(drifted, faults.Kind.OTHER_VERSION, package="libnccl2", version="2.27.7-1+cuda13.0")
+    broken = acting.bringup(lab)
+    fenced = view(cluster, node)
+    jobs.create(client, "waits", node)
+    reason = jobs.until(lambda: jobs.refused(client, "waits"), "the scheduler has not looked at the pod")
+    lab.mend_node(node)
+    mended = acting.bringup(lab)
+    assert broken.returncode == 1, acting.said(broken)
+    assert "1 mended" in broken.stdout, "the fenced one uses up the budget; the other is out of service anyway"
+    assert fenced.fenced
+    assert fenced.in_step is False
+    assert "untolerated taint" in reason
+    assert mended.returncode == 0, acting.said(mended)
+    assert view(cluster, node).admitted
+    assert jobs.until(lambda: jobs.bound(client, "waits"), "the pod is not bound after the node was mended") == node
+    with acting.book(lab) as book:
+        assert book.fences() == {}
+    jobs.end(client, "waits")
+    jobs.until(lambda: not cluster.pods_on(node), "the pod is not gone")
+
+
+def test_an_empty_journal_adopts_the_cluster_and_disturbs_nothing(lab: testing.FreshLab, cluster: Cluster) -> None:
+    before, boots = {one.name: one for one in cluster.nodes()}, acting.boots(lab)
+    acting.forget(lab)
+    done = acting.bringup(lab)
+    after = {one.name: one for one in cluster.nodes()}
+    assert done.returncode == 0, acting.said(done)
+    assert "2 adopted" in done.stdout
+    assert acting.boots(lab) == boots
+    assert {name: (one.uid, one.taints, one.labels, one.annotations) for name, one in after.items()} == {
+        name: (one.uid, one.taints, one.labels, one.annotations) for name, one in before.items()
+    }
 
 
 def test_a_replaced_node_is_another_node_object_and_admitted(lab: testing.FreshLab, cluster: Cluster) -> None:
@@ -168,17 +204,3 @@ def test_a_pin_bump_taints_nobody_before_its_wave(lab: testing.FreshLab, cluster
         assert not seen.unschedulable
     with acting.book(lab) as book:
         assert {assigned.previous for assigned in book.assignments().values()} == {None}
-
-
-def _pod(node: str) -> Pod:
-    container = {"name": "c", "image": "none"}
-    pod = from_dict(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "train", "namespace": "default"},
-            "spec": {"nodeName": node, "containers": [container]},
-        }
-    )
-    assert isinstance(pod, Pod)
-    return pod
