@@ -1,9 +1,10 @@
 """Making a plan: column generation in two phases, then whole nodes.
 
-Phase one finds the largest part of every kind that can be accepted alike. A
-work-conserving policy refuses nothing that fits, so up to there the plan must have room
-for everything; only beyond may it prefer what is worth more. Phase two maximises worth
-with that part (less `MARGIN`) as a floor.
+Phase one finds the largest part of every kind that can be accepted alike. Phase two
+maximises the GPU share placed, with that part (times `MARGIN`) of the CPU-only kinds as a
+floor: they add nothing to what is maximised, yet a work-conserving policy must take them
+while they fit, so a plan that forgets them is broken by them. Where CPU is plentiful the
+floor binds nowhere.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from placement.topology import WHOLE
 __all__ = ["Plan", "make"]
 
 MARGIN = 0.95
-"""Part of the even acceptance kept as the floor: the rest is freedom to prefer."""
-FLOOR_ALL = 1
+"""Part of the even acceptance that is the floor for CPU-only work."""
 EVEN = 3.0
 """Worth of even acceptance against value in phase one; large enough that it decides."""
 SMOOTHING = 0.8
@@ -79,7 +79,7 @@ def make(
     counts = np.array(nodes, dtype=float)
     even = _generate(master.Problem(counts, need, value, even=EVEN), columns, rooms, pricer, rounds)
     floor = max(0.0, even.evenly * MARGIN - 1e-9)
-    problem = master.Problem(counts, need, value, floor=floor, floored=(kinds.gpus == 0) | (FLOOR_ALL > 0))
+    problem = master.Problem(counts, need, value, floor=floor, floored=kinds.gpus == 0)
     best = _generate(problem, columns, rooms, pricer, rounds)
     chosen = _whole_nodes(problem, columns, best)
     accepted = float(best.accepted @ kinds.demand)

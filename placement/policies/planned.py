@@ -55,10 +55,20 @@ class Counts:
 class Planned:
     """See `base.Policy`. ``workload`` None: learn the frequencies."""
 
-    def __init__(self, state: State, workload: Workload | None, rank: Ints, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        state: State,
+        workload: Workload | None,
+        rank: Ints,
+        *,
+        seed: int = 0,
+        first: making.Plan | None = None,
+    ) -> None:
         self._state = state
         self._rank = rank
         self._seed = seed
+        self.first = first
+        """The plan for the empty fleet: given (made before for the same fleet and workload), else the one made here."""
         self._learning = workload is None
         self._seen: Counter[Task] = Counter()
         self._present: Counter[Task] = Counter()
@@ -135,7 +145,13 @@ class Planned:
         )
         rounds = LATER_ROUNDS if self.counts.plans and not self._learning else FIRST_ROUNDS
         nodes = [len(groups[room]) for room in rooms]
-        made = making.make(fresh, rooms, nodes, need, pricer, known=known, rounds=rounds)
+        empty = load <= 0 and not self.counts.plans
+        if empty and self.first is not None:
+            made = self.first
+        else:
+            made = making.make(fresh, rooms, nodes, need, pricer, known=known, rounds=rounds)
+        if empty:
+            self.first = made
         self._kinds, self._slots = fresh, Slots(state, fresh)
         self._likes = {}
         self._prices = made.prices.tolist()

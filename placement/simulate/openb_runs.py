@@ -13,6 +13,7 @@ import numpy as np
 
 import placement
 from placement.fragmentation import Fragmentation
+from placement.plans import making
 from placement.policies import base, fgd, planned, rivals
 from placement.simulate import inflation, openb
 from placement.state import State
@@ -36,7 +37,7 @@ def _wrong(workload: Workload, generator: np.random.Generator) -> Workload:
 POLICIES: dict[str, Factory] = {
     **{name: (lambda s, w, r, g, make=make: make(s, r, g)) for name, make in rivals.RIVALS.items()},  # type: ignore[misc]
     "fgd": lambda state, workload, rank, _: fgd.Fgd(state, workload, rank),
-    "ours": lambda state, workload, rank, _: planned.Planned(state, workload, rank),
+    "ours": lambda state, workload, rank, _: planned.Planned(state, workload, rank, first=_first(state, workload)),
     "ours-learning": lambda state, workload, rank, _: planned.Planned(state, None, rank),
     "fgd-wrong": lambda state, workload, rank, generator: fgd.Fgd(state, _wrong(workload, generator), rank),
     "ours-wrong": lambda state, workload, rank, generator: planned.Planned(state, _wrong(workload, generator), rank),
@@ -67,6 +68,18 @@ class Record:
     """Digest of the code that ran."""
 
 
+_FIRST: dict[tuple[int, tuple[tuple[object, float], ...]], making.Plan] = {}
+"""First plans by fleet and workload: a plan is made once per workload, not once per run."""
+
+
+def _key(state: State, workload: Workload) -> tuple[int, tuple[tuple[object, float], ...]]:
+    return id(state.topology), tuple(workload.frequencies.items())
+
+
+def _first(state: State, workload: Workload) -> making.Plan | None:
+    return _FIRST.get(_key(state, workload))
+
+
 def run(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> tuple[inflation.Run, base.Policy]:
     """One run and its policy. All policies of one seed get the same arrivals and the same tie order."""
     generator = np.random.default_rng(seed)
@@ -75,7 +88,10 @@ def run(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> tuple
     workload = Workload.counted(count(trace.tasks))
     state = State(topology)
     chosen = POLICIES[policy](state, workload, rank, generator)
-    return inflation.replay(state, chosen, tasks, Fragmentation(topology, workload)), chosen
+    found = inflation.replay(state, chosen, tasks, Fragmentation(topology, workload))
+    if policy == "ours" and isinstance(chosen, planned.Planned) and chosen.first is not None:
+        _FIRST[_key(state, workload)] = chosen.first
+    return found, chosen
 
 
 def play(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> Record:
