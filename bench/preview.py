@@ -33,7 +33,7 @@ from pinsets.facts import Coordinate, Fact, Layer, NodeFacts, Snapshot, Version
 from pinsets.model import Lock
 from stacks import exports
 
-__all__ = ["rows"]
+__all__ = ["SUBREAPER", "rows", "run"]
 
 CASES = (100, 1_000, 10_000, 100_000)
 QUICK = (100, 1_000)
@@ -133,7 +133,7 @@ class _Case:
         }
         own = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "KUBECONFIG"))}
         command = [str(programs.find("pulumi")), "--non-interactive", "--color", "never", *words]
-        return _run(command, self.root, {**own, **values, **more})
+        return run(command, self.root, {**own, **values, **more})
 
     @property
     def facts(self) -> Path:
@@ -215,7 +215,12 @@ def _fact(where: Coordinate, version: str) -> Fact:
     return Fact(where, Version(version, version), "bench")
 
 
-def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Measured:
+def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Measured:
+    """Run it and count every descendant, also those that outlive their parent: set SUBREAPER before.
+
+    Raises `errors.EngineError` with the output's end when it ends with another status than 0.
+    """
+    others = _children(os.getpid())
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
     process = subprocess.Popen(
@@ -231,7 +236,7 @@ def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -
     output, problems = process.communicate()
     wall = time.monotonic() - started
     peak.stop()
-    _reap()
+    _reap(others)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if process.returncode != 0:
         raise errors.EngineError(f"{' '.join(command)} ended with {process.returncode}:\n{(problems + output)[-4000:]}")
@@ -239,16 +244,16 @@ def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -
     return Measured(cpu, wall, peak.bytes / 1e6, output)
 
 
-def _reap() -> None:
-    """Wait for what the engine left to us, so that its time counts to this run and not to the next."""
+def _reap(others: frozenset[int]) -> None:
+    """Wait for what the engine left to us, so that its time counts to this run; ``others`` are children of old."""
     limit = time.monotonic() + 10
-    while time.monotonic() < limit:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                time.sleep(0.05)
-        except ChildProcessError:
+    while left := _children(os.getpid()) - others:
+        if time.monotonic() > limit:
+            print("a process of the engine did not end; its CPU time is not counted", file=sys.stderr)
             return
-    print("a process of the engine did not end; its CPU time is not counted", file=sys.stderr)
+        for pid in left:
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.05)
 
 
 class _Peak:
@@ -275,13 +280,18 @@ class _Peak:
 
 def _tree(pid: int) -> Iterator[int]:
     yield pid
+    for child in _children(pid):
+        yield from _tree(child)
+
+
+def _children(pid: int) -> frozenset[int]:
+    found: list[str] = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
-            listed = children.read_text().split()
+            found += children.read_text().split()
         except OSError:
             continue
-        for child in listed:
-            yield from _tree(int(child))
+    return frozenset(map(int, found))
 
 
 def _resident(pid: int) -> int:
