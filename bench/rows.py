@@ -10,6 +10,7 @@ from pathlib import Path
 __all__ = ["UNITS", "Row", "table", "write"]
 
 UNITS = {"cpu": ("s", "ms/host"), "wall": ("s",), "rss": ("MB",), "state": ("MB",), "alloc": ("%",), "rate": ("1/s",)}
+UNITS |= {"gap": ("%",), "latency": ("ms",), "count": ("1",)}
 """What may be measured, and in which unit."""
 
 

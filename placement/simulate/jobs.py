@@ -15,8 +15,9 @@ from placement.requests import Request
 
 __all__ = ["Job", "Outage", "Report", "replay"]
 
-BACKFILL = 50
-"""Waiting jobs looked at per event: the first that fits goes, so that one large job does not idle the fleet."""
+BACKFILL = 2000
+"""Waiting jobs looked at per event, in order of arrival: the first that fits goes, and a shape that did not fit is
+not tried again in the event. Large jobs may wait long; what is compared is occupancy under one and the same rule."""
 
 
 @dataclass(frozen=True, slots=True)
