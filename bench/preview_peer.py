@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -41,8 +42,13 @@ class Node(dynamic.Resource):
     """One node."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(NodeProvider(), name, {"name": name, "pinned": PINNED, "driver": None})
+        super().__init__(PROVIDER, name, {"name": name, "pinned": PINNED, "driver": None})
 
+
+# The SDK (3.272) patches pickle anew for every resource, each patch around the last, and fails after some 310 of them.
+# One provider serves all nodes, so it is serialised once: the peer at its best.
+PROVIDER = NodeProvider()
+dynamic.dynamic.serialize_provider = functools.cache(dynamic.dynamic.serialize_provider)
 
 for node in json.loads(Path(os.environ["FACTS"]).read_text()):
     Node(node)
