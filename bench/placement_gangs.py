@@ -17,6 +17,8 @@ from placement.health import board
 from placement.simulate import fleets
 from placement.telemetry.samples import Samples
 
+__all__ = ["rows"]
+
 CASES = ((4, 750, 630.0), (4, 1500, 574.0), (4, 2250, 547.0), (1000, 3, 975.0), (1000, 6, 625.0), (1000, 9, 642.0))
 """Pods per gang, gangs, published pods per second."""
 

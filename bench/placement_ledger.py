@@ -10,6 +10,8 @@ import numpy as np
 from bench.rows import Row
 from placement.simulate import interleavings
 
+__all__ = ["rows"]
+
 
 def rows(quick: bool) -> Iterator[Row]:
     """For 1, 2, 4 and 8 planners; a violation raises, so a row stands for none."""

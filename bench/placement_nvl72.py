@@ -9,6 +9,8 @@ from lockstep.base import errors
 from placement import planner
 from placement.simulate import fleets, jobs, shapes
 
+__all__ = ["rows"]
+
 HOUR = 3600.0
 
 

@@ -20,6 +20,8 @@ from placement.policies import rivals
 from placement.simulate import openb, openb_runs
 from placement.tasks import Workload, count
 
+__all__ = ["rows"]
+
 T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """Student's t at 95 %, two-sided, by number of paired runs."""
 

@@ -68,7 +68,7 @@ def ensure_stack(
 ) -> automation.Stack:
     """Select the stack, made if it is missing; ``fleet`` is set in its config when it is not there yet.
 
-    Raises `errors.EngineError` when the engine refuses.
+    Raises `errors.EngineError` when the engine refuses, `errors.InputError` for a stack of another fleet file.
     """
     checkout = where.need_checkout("up")
     options = automation.LocalWorkspaceOptions(
@@ -76,8 +76,15 @@ def ensure_stack(
     )
     try:
         opened = automation.create_or_select_stack(stack, work_dir=str(checkout), opts=options)
-        if fleet is not None and f"{stack_locks.PROJECT}:fleet" not in opened.get_all_config():
+        declared = opened.get_all_config().get(f"{stack_locks.PROJECT}:fleet")
+        if fleet is not None and declared is None:
             opened.set_config("fleet", automation.ConfigValue(fleet))
+        elif fleet is not None and declared is not None and declared.value != fleet:
+            raise errors.InputError(
+                f"stack {stack} is made for the fleet file {declared.value}, and {fleet} was named",
+                place=f"stacks/Pulumi.{stack}.yaml",
+                hint=f"give the second fleet a name of its own, or set `{stack_locks.PROJECT}:fleet: {fleet}` there",
+            )
     except automation.CommandError as error:
         raise errors.EngineError(_reason(error), place=f"stack {stack}", hint=_hint(str(error))) from error
     return opened

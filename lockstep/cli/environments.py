@@ -8,6 +8,7 @@ from pathlib import Path
 
 from inventory import load, model
 from lockstep.base import documents, errors, issues, settings
+from pinsets import checks
 from stacks import exports, pools
 from stacks import settings as stack_settings
 
@@ -43,7 +44,7 @@ def resolve(fleet: str) -> Environment:
     variables = exports.variables(place, where, os.environ)
     where = settings.load({**os.environ, **variables, "LOCKSTEP_ROOT": str(checkout)})
     source = str(path) if path is not None else _fleet_setting(wanted, stack, checkout)
-    found = load.fleet(source, where)
+    found = load.fleet(source, where, more=checks.CHECKS)
     reference = pools.reference(found, checkout)
     return Environment(stack, found, None if reference == stack else reference, where, variables)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import rich.console
@@ -53,9 +55,14 @@ def command(
     from bringup import words
     from lockstep.cli import environments
     from stacks import automation
+    from stacks import environments as stack_environments
 
     words.parse(allow=allow or (), accept=accept or (), shrink=shrink)
     environment = environments.resolve(fleet)
+    cluster = environment.variables.get("KUBECONFIG", os.environ.get("KUBECONFIG", ""))
+    if cluster:
+        # Before a stack is made: the engine would warn, go on, and fail minutes later with many messages.
+        stack_environments.need_cluster(Path(cluster), None)
     variables = {**environment.variables, **_spoken(allow or [], accept or [], shrink)}
     console = rich.console.Console(highlight=False)
     act = automation.preview if preview else automation.up

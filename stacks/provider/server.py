@@ -24,6 +24,11 @@ from stacks.provider import acts, differences, fleets, guardian, narrator, struc
 
 __all__ = ["Provider", "Work"]
 
+SHOWN = 3
+"""Places of one node that a preview of a new pool spells out; a bare machine deviates in all."""
+SHOWN_NODES = 20
+"""Nodes that it spells out; `lockstep audit` shows every one."""
+
 _CODES = {
     errors.ExitCode.BAD_INPUT: grpc.StatusCode.INVALID_ARGUMENT,
     errors.ExitCode.REFUSED: grpc.StatusCode.FAILED_PRECONDITION,
@@ -127,7 +132,12 @@ class Provider(stubs.provider_grpc.ResourceProviderServicer):
         return differences.compare(request.olds, request.old_inputs, request.news)
 
     async def Create(self, request: stubs.provider.CreateRequest, context: Any) -> stubs.provider.CreateResponse:  # noqa: N802
-        """Bring the pool into step; safe to repeat, since what is in step is not touched."""
+        """Bring the pool into step; safe to repeat, since what is in step is not touched.
+
+        The engine reads nothing before it creates, so a preview reads here and says what it found.
+        """
+        if request.preview:
+            await self._say_what_deviates(request.urn, request.properties)
         outputs, identity = await self._act(request.urn, request.properties, request.preview, context)
         return stubs.provider.CreateResponse(id=identity, properties=outputs, refresh_before_update=True)
 
@@ -183,6 +193,17 @@ class Provider(stubs.provider_grpc.ResourceProviderServicer):
             details = structs.init_failure(identity, outputs, inputs, acted.failures)
             await context.abort(grpc.StatusCode.UNKNOWN, "; ".join(acted.failures), ((structs.INIT_FAILED, details),))
         return outputs, identity
+
+    async def _say_what_deviates(self, urn: str, inputs: struct_pb2.Struct) -> None:
+        """One line per node out of step, in the engine's own display."""
+        reference, pool = structs.text(inputs, "fleet"), structs.text(inputs, "pool")
+        skew = await self._sweeps.skew(reference, pool, lambda line: self._narrator.status(urn, line))
+        for node, entries in list(skew.items())[:SHOWN_NODES]:
+            shown = "; ".join(f"{place}: {text}" for place, text in list(entries.items())[:SHOWN])
+            more = f"; and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
+            await asyncio.to_thread(self._narrator.say, urn, f"{node}: {shown}{more}")
+        if len(skew) > SHOWN_NODES:
+            await asyncio.to_thread(self._narrator.say, urn, f"and {len(skew) - SHOWN_NODES} more nodes out of step")
 
     def _heard(self, tell: Callable[[str, str], None], urn: str, line: str) -> None:
         """Pass a line of an act on, or end the act when the engine has cancelled."""

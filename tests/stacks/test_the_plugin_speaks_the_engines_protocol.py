@@ -169,14 +169,19 @@ def test_a_changed_declaration_is_an_update_and_never_a_replacement(
     assert not answer.deleteBeforeReplace
 
 
-def test_a_preview_touches_nothing_and_promises_an_empty_skew(plugin: Any, world: World) -> None:
+def test_a_preview_touches_nothing_and_promises_an_empty_skew(
+    plugin: Any, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "stacks.provider.narrator")
     world.deviations = DEVIATES
     created = plugin.Create(stubs.provider.CreateRequest(urn=URN, properties=structs.struct(INPUTS), preview=True))
     updated = update(plugin, preview=True)
     for answer in (created, updated):
         assert structs.plain(answer.properties) == {"lock": "a" * 64, "skew": {}}
         assert answer.refresh_before_update
-    assert (world.acted, world.sweeps) == ([], 0)
+    # Nothing was read before the engine creates, so the preview of a new pool reads; an update was refreshed before.
+    assert (world.acted, world.sweeps) == ([], 1)
+    assert "p-2: driver@running: 2.0 (pinned 1.0); firmware.gpu[gpu0]@running: 97 (pinned 1.0)" in caplog.text
 
 
 def test_create_acts_and_keeps_what_stays_out_of_step(plugin: Any, world: World) -> None:
