@@ -13,6 +13,8 @@ from placement.topology import WHOLE, Ints
 
 __all__ = ["Fgd"]
 
+ROUNDING = 1e-9
+
 
 class Fgd:
     """The published policy: whole-number scores, fixed random node order for ties."""
@@ -47,8 +49,12 @@ class Fgd:
 
 
 def _sigmoid(gain: NDArray[np.float64]) -> Ints:
-    """Whole part of 100 x sigmoid of the fragmentation avoided, in GPUs."""
-    result: Ints = np.floor(100.0 / (1.0 + np.exp(-gain / WHOLE))).astype(np.int64)
+    """Whole part of 100 x sigmoid of the fragmentation avoided, in GPUs.
+
+    `ROUNDING` makes no gain at all exactly 50: sums over batches of different shape differ
+    in the last bit, and 49 instead of 50 would hand ties to chance (a point on CPU-heavy traces).
+    """
+    result: Ints = np.floor(100.0 / (1.0 + np.exp(-gain / WHOLE)) + ROUNDING).astype(np.int64)
     return result
 
 

@@ -88,3 +88,17 @@ def test_the_cache_scores_changed_nodes_as_if_it_were_new() -> None:
         assert choice == fgd.Fgd(state, workload, rank).choose(task)
         if choice is not None:
             state.take(choice.node, choice.gpus, task.share, task.cpu, task.memory)
+
+
+def test_work_that_spoils_nothing_scores_fifty_on_every_node() -> None:
+    generator = np.random.default_rng(2)
+    fleet = topology.build([topology.NodeSpec(f"n{i}", 96000, 64000, 8, "T4") for i in range(200)])
+    shares = generator.integers(1, 1000, 20).tolist()
+    workload = Workload.counted({Task(1000, 1, 1, share): 1 + share for share in shares})
+    state = State(fleet)
+    state.gpu[:] = generator.integers(0, 1001, state.gpu.shape)
+    policy = fgd.Fgd(state, workload, np.arange(200))
+    tiny = Task(1, 1, 0, 0)  # no kind stops fitting for want of one thousandth of a core
+    for size in (1, 3, 50, 200):
+        scores, _ = policy._score(tiny, np.arange(size))
+        assert set(scores.tolist()) == {50}
