@@ -96,8 +96,10 @@ def up(
         if cluster:
             # The nodes boot meanwhile.
             _control_plane(state, wanted, progress, owner, durable)
-        for count, node in enumerate(nodes.wait_ready(state, started), start=1):
-            progress(f"{node.name} answers on {node.address}:{node.port} ({count} of {len(started)})")
+        # Those that a killed `up` began may still boot; one with a fault may be silent on purpose.
+        awaited = [node for node in wanted.nodes if node in started or not marks.noted(state, node.name)]
+        for count, node in enumerate(nodes.wait_ready(state, awaited), start=1):
+            progress(f"{node.name} answers on {node.address}:{node.port} ({count} of {len(awaited)})")
         return status(state)
 
 

@@ -170,8 +170,12 @@ def test_a_node_whose_pid_1_is_killed_stays_off_until_it_is_powered_on(lab: test
 
 def test_a_daemon_that_holds_a_gpu_is_seen_on_the_device(lab: testing.FreshLab, gpu_node: str) -> None:
     lab.run(gpu_node, "sh", "-c", "setsid sh -c 'exec 3</dev/nvidia1; sleep 300' >/dev/null 2>&1 &")
-    links = lab.run(gpu_node, "sh", "-c", "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -c -- '-> /dev/nvidia1$'").stdout
-    assert int(links) >= 1
+    count = "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -c -- '-> /dev/nvidia1$' || true"
+    for _ in range(100):
+        if links := int(lab.run(gpu_node, "sh", "-c", count).stdout):
+            break
+        time.sleep(0.1)
+    assert links >= 1
     busy = lab.run(gpu_node, "modprobe", "-r", "nvidia", check=False)
     assert (busy.returncode, "in use" in busy.stderr) == (1, True)
     listed = lab.run(gpu_node, "nvidia-smi", "--query-compute-apps=pid,gpu_bus_id", "--format=csv,noheader").stdout
