@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +44,15 @@ class Recorder(pulumi.runtime.Mocks):
 
 
 @pytest.fixture
-def recorder() -> Recorder:
-    """A fresh engine that only takes notes."""
+def recorder() -> Iterator[Recorder]:
+    """A fresh engine that only takes notes, with an event loop of its own: asyncio.run of another test leaves none."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
     found = Recorder()
     pulumi.runtime.set_mocks(found, project="lockstep", stack="toy", preview=False)
-    return found
+    yield found
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 def run(program: Any) -> None:
