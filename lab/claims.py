@@ -17,7 +17,7 @@ from lab import liveness
 from lab.spec import Spec
 from lockstep.base import errors
 
-__all__ = ["claim", "release"]
+__all__ = ["claim", "maker_lives", "release"]
 
 RUN = Path("/run/lockstep-lab")
 
@@ -35,9 +35,20 @@ def _locked() -> Iterator[Path]:
 def _started(pid: int) -> str | None:
     """Start time of a process in clock ticks, which tells it from a later one of the same pid; None: it is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def maker_lives(state: Path) -> bool:
+    """Whether the command that claimed the addresses for the lab in ``state`` still runs."""
+    path = _file(RUN / "claims", state)
+    try:
+        pid, started = json.loads(path.read_text())["by"]
+    except FileNotFoundError:
+        return False
+    return _started(pid) == str(started)
 
 
 def _in_use(held: Mapping[str, Any]) -> bool:

@@ -253,29 +253,61 @@ def _control_plane(state: Path, wanted: Spec, progress: Progress, owner: int | N
 
 
 def down(name: str, progress: Progress, *, wipe: bool = False, config: settings.Settings | None = None) -> None:
-    """End every process of the lab; ``wipe`` also removes its folder. Safe to repeat."""
+    """End every process of the lab; ``wipe`` also removes its folder. Safe to repeat.
+
+    Also when somebody removed the folder, or removes it meanwhile: its processes are then found by their arguments.
+    """
     base.need_root("lab down")
     state = folder(name, config)
     if not state.is_dir():
-        progress(f"there is no lab {name} in {state.parent}")
+        if not _end_leftovers(state, progress):
+            progress(f"there is no lab {name} in {state.parent}")
         return
     with _held(state):
-        from lab import control_plane
-
-        control_plane.stop(state, progress)
-        homes = sorted((state / "nodes").iterdir()) if (state / "nodes").is_dir() else []
-        with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            ended = list(pool.map(lambda home: nodes.power_off(state, home.name), homes))
-        progress(f"{sum(ended)} of {len(homes)} nodes were on and are off now")
-        repository.end_agent(state)
-        claims.release(state)
+        try:
+            _end_processes(state, progress)
+        except FileNotFoundError:
+            if state.is_dir() and spec.FILE in os.listdir(state):
+                raise
+            progress(f"somebody else removes {state}")
+        _end_leftovers(state, progress)
         if wipe:
-            if os.path.ismount(state / "disks"):
-                subprocess.run(["umount", str(state / "disks")], check=True)
-            shutil.rmtree(state)
+            _remove(state)
             progress(f"removed {state}")
     if wipe:
         (state.parent / f".{state.name}.lock").unlink(missing_ok=True)
+
+
+def _end_processes(state: Path, progress: Progress) -> None:
+    """By the pid files in the folder."""
+    from lab import control_plane
+
+    control_plane.stop(state, progress)
+    homes = sorted((state / "nodes").iterdir()) if (state / "nodes").is_dir() else []
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        ended = list(pool.map(lambda home: nodes.power_off(state, home.name), homes))
+    progress(f"{sum(ended)} of {len(homes)} nodes were on and are off now")
+
+
+def _end_leftovers(state: Path, progress: Progress) -> int:
+    """What no pid file names any more, and what lies outside the folder; the number of processes ended."""
+    from lab import leftovers
+
+    count = leftovers.end(state, progress)
+    repository.end_agent(state)
+    claims.release(state)
+    return count
+
+
+def _remove(state: Path) -> None:
+    """The whole folder, also when another process removes it at the same time."""
+    if os.path.ismount(state / "disks"):
+        subprocess.run(["umount", str(state / "disks")], check=True)
+    while state.exists():
+        try:
+            shutil.rmtree(state)
+        except FileNotFoundError:
+            continue  # an entry that the other one took first
 
 
 def status(state: Path) -> Status:
