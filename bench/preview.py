@@ -9,6 +9,7 @@ host, the program and the plugin. ``state`` is the exported stack without its in
 
 from __future__ import annotations
 
+import abc
 import ctypes
 import json
 import os
@@ -83,7 +84,7 @@ def rows(quick: bool = False) -> Iterator[Row]:
             yield Row(str(count), what, unit, ours[what], peer[what] if peer else None, PEER if peer else None)
 
 
-class _Case:
+class _Case(abc.ABC):
     """A project with a stack of its own, in a temporary folder."""
 
     def __init__(self, count: int) -> None:
@@ -112,13 +113,13 @@ class _Case:
 
     refresh: Sequence[str] = ()
 
+    @abc.abstractmethod
     def prepare(self) -> None:
         """Write the project."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def write_facts(self, odd: int) -> None:
         """Write what the next run finds."""
-        raise NotImplementedError
 
     def pulumi(self, *words: str) -> Measured:
         """Run the engine on the case's stack."""

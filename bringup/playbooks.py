@@ -239,7 +239,7 @@ def _run_ansible(request: Mapping[str, Any]) -> dict[str, str]:
             suppress_env_files=True,
             quiet=True,
         )
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it as a sentence
+    except Exception as error:  # noqa: BLE001 - nothing is hidden: it is the run's status, and the parent raises it
         return {"status": "error", "message": f"{type(error).__name__}: {error}"}
     message = "" if done.status == "successful" else _last_lines(done)
     return {"status": str(done.status), "message": message}
@@ -247,11 +247,13 @@ def _run_ansible(request: Mapping[str, Any]) -> dict[str, str]:
 
 def _last_lines(done: Any) -> str:
     """The end of Ansible's own output, for an error that names no host."""
+    from ansible_runner import exceptions
+
     try:
         with done.stdout as stream:
             lines = [line.strip() for line in stream.read().splitlines() if line.strip()]
-    except Exception:  # noqa: BLE001 - only decorates a message
-        return ""
+    except (exceptions.AnsibleRunnerException, OSError) as error:
+        return f"its output cannot be read: {error}"
     errors_ = [line for line in lines if "ERROR" in line]
     return str((errors_ or lines or [""])[-1])[:500]
 

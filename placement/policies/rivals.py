@@ -6,6 +6,7 @@ thousandths of a core and 8 GPUs are its largest node and its normalisation.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 
 import numpy as np
@@ -22,7 +23,7 @@ CPU = 128_000
 GPU = 8 * WHOLE
 
 
-class _Scored:
+class _Scored(abc.ABC):
     """A policy that is a score per node; a share takes the GPU with the least left."""
 
     def __init__(self, state: State, rank: Ints) -> None:
@@ -33,8 +34,9 @@ class _Scored:
         """See `base.Policy`."""
         return self._scores.choose(task, among)
 
+    @abc.abstractmethod
     def _score(self, task: Task, nodes: Ints) -> tuple[Ints, Ints]:
-        raise NotImplementedError
+        """As `base.Scores` calls it: (scores, GPUs), one of each per node of ``nodes``."""
 
     def _gpus(self, task: Task, nodes: Ints) -> Ints:
         return base.tightest_gpu(self._state.gpu[nodes], max(task.share, 1))
