@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from lockstep.base import errors
-from placement.fragmentation import Fragmentation
 from placement.plans import bound
-from placement.policies import fgd, planned
+from placement.policies import planned
 from placement.simulate import inflation, openb, openb_runs
 from placement.state import State
-from placement.tasks import Workload, count
+from placement.tasks import Workload, count, typical
 
 
 @pytest.fixture(scope="session")
@@ -31,18 +30,22 @@ def test_the_fleet_and_the_default_trace_are_what_the_paper_counts(traces: Path)
     assert len(openb.trace_names(traces)) == 17
 
 
-def test_fgd_on_the_default_trace_lands_on_the_published_figures(traces: Path) -> None:
-    fleet, trace = openb.load_fleet(traces), openb.load_trace(traces, "default")
-    workload = Workload.counted(count(trace.tasks))
-    generator = np.random.default_rng(42)
-    tasks = inflation.arrivals(trace.tasks, fleet.capacity, generator)
-    state = State(fleet)
-    policy = fgd.Fgd(state, workload, inflation.tie_order(len(fleet.names), generator))
-    run = inflation.replay(state, policy, tasks, Fragmentation(fleet, workload))
-    published = openb.published(traces)["default"]
-    assert abs(run.allocated[100] - published.mean) <= 0.4  # one run of ten; the mean of ten is held by the bench
-    assert abs(run.fragment[90] - 5.00) <= 0.3
-    assert abs(run.allocated[130] - 95.39) <= 0.4
+@pytest.mark.parametrize(("name", "kinds"), [("default", 35), ("cpu200", 34), ("gpushare100", 21), ("multigpu50", 43)])
+def test_kinds_behind_the_formula_are_counted_without_memory(traces: Path, name: str, kinds: int) -> None:
+    # 35 on default is the paper's figure; split by memory it would be 53.
+    workload = Workload.counted(count(openb.load_trace(traces, name).tasks))
+    assert len(typical(workload).frequencies) == kinds
+
+
+@pytest.mark.parametrize("name", ["default", "cpu200", "multigpu50"])
+def test_one_run_of_fgd_lands_near_the_published_mean(traces: Path, name: str) -> None:
+    run, _ = openb_runs.run(openb.load_fleet(traces), openb.load_trace(traces, name), "fgd", 42)
+    for percent in (100, 130):
+        published = openb.published(traces, percent=percent)[name]
+        # Four deviations: one run of ten. The mean of ten is held by the slow test below.
+        assert abs(run.allocated[percent] - published.mean) <= max(0.3, 4 * published.deviation)
+    if name == "default":
+        assert abs(run.fragment[90] - 5.00) <= 0.3
 
 
 @pytest.mark.slow
