@@ -1,11 +1,13 @@
 """Fleet files as data: what a sound one unfolds to, and every issue of one that is wrong.
 
 tests/data/fleets/valid/NAME.yaml ends in comments ``# expect:`` (one node a line) and ``# issues:`` (warnings).
-tests/data/fleets/invalid/NAME.yaml has its issues in NAME.txt, in file and line order.
+tests/data/fleets/invalid/NAME.yaml has its issues in NAME.txt, in file and line order. One that begins with
+``# checkout: FOLDER`` is read with the pinsets and locks of tests/data/fleets/FOLDER, and its messages name CHECKOUT.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -14,13 +16,17 @@ from inventory import load, model
 from lockstep.base import errors, issues, settings
 from pinsets import checks
 
-DATA = Path(__file__).parents[1] / "data" / "fleets"
+CHECKOUT = Path(__file__).parents[2]
+DATA = CHECKOUT / "tests" / "data" / "fleets"
 VALID = sorted((DATA / "valid").glob("*.yaml"))
 INVALID = sorted((DATA / "invalid").glob("*.yaml"))
 
 
-def _places() -> settings.Settings:
-    return settings.load({"HOME": "/root"}, Path(__file__).parents[2])
+def _places(path: Path | None = None) -> settings.Settings:
+    first = path.read_text().partition("\n")[0] if path else ""
+    named = first.partition("# checkout: ")[2]
+    places = settings.load({"HOME": "/root"}, CHECKOUT)
+    return dataclasses.replace(places, checkout=DATA / named) if named else places
 
 
 def _named(paths: list[Path]) -> list[object]:
@@ -49,7 +55,8 @@ def _comments(path: Path, title: str) -> list[str]:
 
 def _texts(report: issues.Report, path: Path) -> list[str]:
     shown = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-    return [issue.text().replace(shown, "FILE") for issue in report.ordered()]
+    folder = f"{DATA.relative_to(Path.cwd()) if DATA.is_relative_to(Path.cwd()) else DATA}/checkout"
+    return [issue.text().replace(shown, "FILE").replace(folder, "CHECKOUT") for issue in report.ordered()]
 
 
 @pytest.mark.parametrize("path", _named(VALID))
@@ -64,7 +71,7 @@ def test_a_sound_file_unfolds_to_its_nodes(path: Path) -> None:
 @pytest.mark.parametrize("path", _named(INVALID))
 def test_every_mistake_is_reported_at_once_with_line_and_hint(path: Path) -> None:
     report = issues.Report()
-    assert load.read(str(path), _places(), report, checks.CHECKS) is None
+    assert load.read(str(path), _places(path), report, checks.CHECKS) is None
     assert _texts(report, path) == path.with_suffix(".txt").read_text().splitlines()
     assert report.errors
 
