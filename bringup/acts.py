@@ -27,6 +27,9 @@ def driver_variables(fleet: Fleet, lock: Lock, components: Mapping[ComponentName
     names = [package.name for package in lock.packages]
     sources, keys = [], []
     for number, repository in enumerate(fleet.repositories, start=1):
+        if repository.apt is None:
+            # The role knows apt only.
+            continue
         signed = ""
         if repository.key is not None:
             path = f"{KEYRINGS}/{_stem(number)}{_suffix(repository.key)}"
@@ -53,7 +56,7 @@ def driver_files(fleet: Fleet) -> dict[str, bytes]:
                 files[_stem(number)] = repository.key.read_bytes()
             except OSError as error:
                 raise errors.InputError(
-                    f"the key of repository {repository.apt} cannot be read: {error.strerror}",
+                    f"the key of repository {repository.address} cannot be read: {error.strerror}",
                     place=str(repository.key),
                 ) from error
     return files
@@ -103,4 +106,6 @@ def _carriers(name: str, lock: Lock, components: Mapping[ComponentName, Componen
     if component is None or pin is None:
         return ()
     there = {package.name for package in lock.packages}
-    return [carrier for carrier in components_module.carriers(component, lock.os, pin.version) if carrier in there]
+    cuda = lock.pin("cuda")
+    named = components_module.carriers(component, lock.os, pin.version, cuda.version if cuda else None)
+    return [carrier for carrier in named if carrier in there]

@@ -17,7 +17,7 @@ from lockstep.base import documents, issues, names
 __all__ = ["CHECKS", "Check", "Context"]
 
 _OS = re.compile(r"[a-z]+-[a-z0-9.]+-[a-z0-9]+")
-_APT_SCHEMES = ("https://", "http://127.", "http://localhost", "http://[::1]", "file:")
+_SCHEMES = ("https://", "http://127.", "http://localhost", "http://[::1]", "file:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Context:
         """Line of an entry."""
         return self.document.line(*loc)
 
-    def node_line(self, placed: unfolding.Placed, *word: str) -> int | None:
+    def node_line(self, placed: unfolding.Placed, *word: str | int) -> int | None:
         """Line of a node's entry, or of a word in it."""
         return self.line("pools", placed.pool_index, "nodes", placed.key, *word)
 
@@ -186,14 +186,13 @@ def holders_named(context: Context, report: issues.Report) -> None:
 def repositories_trusted(context: Context, report: issues.Report) -> None:
     """Packages come over https, loopback or a file, and signed."""
     for index, entry in enumerate(context.file.repositories):
-        line = context.line("repositories", index, "apt")
-        if not entry.apt.startswith(_APT_SCHEMES):
+        line = context.line("repositories", index, "apt" if entry.apt is not None else "rpm")
+        if not entry.address.startswith(_SCHEMES):
             hint = "https, http on loopback, or file:"
-            report.error(context.path, line, f"`{entry.apt}` is no address of a repository", hint)
+            report.error(context.path, line, f"`{entry.address}` is no address of a repository", hint)
         if entry.key is None:
-            report.warning(
-                context.path, line, f"repository `{entry.apt}` names no key: its signature is not checked", "add `key:`"
-            )
+            text = f"repository `{entry.address}` names no key: its signature is not checked"
+            report.warning(context.path, line, text, "add `key:`")
 
 
 def sources_given(context: Context, report: issues.Report) -> None:

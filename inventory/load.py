@@ -101,9 +101,11 @@ def read_sku(name: str, where: settings.Settings | None, report: issues.Report) 
     if found.sku != name:
         report.error(document.path, document.line("sku"), f"`sku: {found.sku}` is not the file's name `{name}`")
         return None
-    for kind, instances in (("gpus", found.gpus), ("nics", found.nics)):
+    lists: list[tuple[tuple[str, ...], dict[str, str]]] = [(("gpus",), found.gpus), (("nics",), found.nics)]
+    lists += [(("instances", kind), named) for kind, named in found.instances.items()]
+    for loc, instances in lists:
         if len(set(instances.values())) != len(instances):
-            report.error(document.path, document.line(kind), f"`{kind}` names one slot twice")
+            report.error(document.path, document.line(*loc), f"`{'.'.join(loc)}` names one slot twice")
             return None
     return found
 
@@ -165,10 +167,11 @@ def _resolved_repository(entry: model.Repository, folder: Path, where: settings.
     update: dict[str, object] = {}
     if entry.key is not None:
         update["key"] = _absolute(entry.key, folder, where)
-    if entry.apt.startswith("file:"):
-        bare = entry.apt.removeprefix("file:")
+    if entry.address.startswith("file:"):
+        bare = entry.address.removeprefix("file:")
         bare = bare.removeprefix("//") if bare.startswith("///") else bare
-        update["apt"] = f"file:{_absolute(Path(bare), folder, where)}"
+        kind = "apt" if entry.apt is not None else "rpm"
+        update[kind] = f"file:{_absolute(Path(bare), folder, where)}"
     return entry.model_copy(update=update)
 
 

@@ -7,6 +7,7 @@ host ranges unfolded, defaults filled in, one object per node.
 
 from __future__ import annotations
 
+import datetime
 import enum
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 from lockstep.base import quantities
 from lockstep.base.credentials import Reference
 from lockstep.base.documents import Model
-from lockstep.base.names import DomainName, FleetName, NodeName, PinsetName, PoolName, Slot
+from lockstep.base.names import DomainName, FleetName, InstanceKind, NodeName, PinsetName, PoolName, Slot
 
 __all__ = [
     "Bmc",
@@ -35,6 +36,7 @@ __all__ = [
     "SkuFile",
     "Source",
     "Ssh",
+    "Waiver",
 ]
 
 
@@ -84,9 +86,13 @@ class Ssh(Model):
 
 
 class Repository(Model):
-    """One signed APT repository; flat when ``suite`` ends in a slash."""
+    """One signed repository: APT (flat when ``suite`` ends in a slash) or RPM."""
 
-    apt: Annotated[str, Field(description="URL (https, http on loopback, or file) of the repository.")]
+    apt: Annotated[str | None, Field(description="URL (https, http on loopback, or file) of an APT repository.")] = None
+    rpm: Annotated[
+        str | None,
+        Field(description="The same of an RPM repository, the folder that holds `repodata/`; in place of `apt`."),
+    ] = None
     suite: Annotated[str, Field(description="Suite, or `./` for a flat repository.")] = "./"
     components: Annotated[
         tuple[str, ...], Field(description="Components of a suite; empty for a flat repository.")
@@ -94,6 +100,19 @@ class Repository(Model):
     key: Annotated[
         Path | None, Field(description="Public key file that signs the repository; relative to the fleet file.")
     ] = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Repository:
+        if (self.apt is None) == (self.rpm is None):
+            raise ValueError("give one of `apt` and `rpm`")
+        if self.rpm is not None and (self.components or self.suite != "./"):
+            raise ValueError("`suite` and `components` are of APT repositories")
+        return self
+
+    @property
+    def address(self) -> str:
+        """The URL, of either kind."""
+        return self.apt or self.rpm or ""
 
 
 class Disruption(Model):
@@ -157,6 +176,15 @@ class Bmc(Model):
         return self
 
 
+class Waiver(Model):
+    """A deviation of one node that is put up with for a while: shown in every report, a finding once it has expired."""
+
+    coordinate: Annotated[str, Field(description="Where it deviates: `firmware.gpu[gpu3]@running`.")]
+    value: Annotated[str, Field(description="The one value that is put up with; `absent` for what is not there.")]
+    reason: Annotated[str, Field(min_length=3, description="Why, or the ticket that says so.")]
+    expires: Annotated[datetime.date, Field(description="Last day on which it holds, in UTC.")]
+
+
 class NodesEntry(Model):
     """One entry of `nodes:`; its key is a node name or a host range, and ranges here unfold beside it."""
 
@@ -171,6 +199,7 @@ class NodesEntry(Model):
     ] = 1
     serial: Annotated[str | None, Field(description="Chassis serial, or a range of them; None: not declared.")] = None
     bmc: Annotated[Bmc | None, Field(description="Power and re-imaging; None: the pool's.")] = None
+    waivers: Annotated[tuple[Waiver, ...], Field(description="Deviations put up with, for a while.")] = ()
 
 
 class PoolEntry(Model):
@@ -216,6 +245,7 @@ class Node:
     bmc: Bmc | None = None
     line: int | None = None
     """Line of the entry in the fleet file."""
+    waivers: tuple[Waiver, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +298,13 @@ class SkuFile(Model):
         dict[str, str], Field(description="Expected GPUs: PCI address (`0008:01:00.0`) → slot name (`gpu0`).")
     ]
     nics: Annotated[dict[str, str], Field(description="Expected NICs: PCI address → slot name.")] = {}
+    instances: Annotated[
+        dict[InstanceKind, dict[str, str]],
+        Field(
+            description="Further expected instances by kind (`nvswitch`, `erot`, `cpld` …): "
+            "name at the source (`HGX_FW_NVSwitch_0`) → slot name (`nvswitch0`)."
+        ),
+    ] = {}
     nvlink: Annotated[
         Literal["rack", "node", "none"],
         Field(description="`rack`: one fabric over nodes (NVL72); `node`: switches inside (HGX); `none`."),
@@ -280,8 +317,19 @@ class SkuFile(Model):
     ] = ()
 
     def slots(self, kind: str) -> tuple[str, ...]:
-        """Slot names of the expected ``gpu`` or ``nic`` instances, in file order."""
-        return tuple((self.gpus if kind == "gpu" else self.nics).values())
+        """Slot names of the expected instances of a kind, in file order; empty for one that the SKU does not name."""
+        return self.all_slots().get(kind, ())
+
+    def all_slots(self) -> dict[str, tuple[str, ...]]:
+        """Kind of instance → slot names, in file order."""
+        named: dict[InstanceKind, dict[str, str]] = {"gpu": self.gpus, "nic": self.nics, **self.instances}
+        return {str(kind): tuple(slots.values()) for kind, slots in named.items()}
+
+    @model_validator(mode="after")
+    def _gpus_and_nics_have_their_own_lists(self) -> SkuFile:
+        if twice := {"gpu", "nic"} & set(self.instances):
+            raise ValueError(f"{', '.join(sorted(twice))} in `instances`: they stand under `gpus` and `nics`")
+        return self
 
 
 Sku = SkuFile

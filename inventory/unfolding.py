@@ -83,6 +83,7 @@ def _entry(
                 serial=serial,
                 bmc=bmc,
                 line=line,
+                waivers=entry.waivers,
             ),
             index,
             key,

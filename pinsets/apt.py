@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from pinsets import debversions
 
@@ -54,6 +54,11 @@ class Package:
     description: str = ""
 
     @property
+    def spellings(self) -> tuple[str, ...]:
+        """Version texts by which a pin may name it."""
+        return (self.version,)
+
+    @property
     def carries_nothing(self) -> str | None:
         """Why the package cannot carry a pin (it only points at others, whose versions then move); None if it can."""
         if self.section.rpartition("/")[2] == "metapackages":
@@ -90,6 +95,10 @@ class Index:
         """Packages of that name, newest first."""
         found = self.by_name.get(name, [])
         return sorted(found, key=lambda package: debversions.sort_key(package.version), reverse=True)
+
+    def resolve(self, given: Mapping[str, Package]) -> Resolution[Package]:
+        """The closure of ``given``: see `resolve`."""
+        return resolve(self, given)
 
 
 def paragraphs(text: str) -> Iterator[dict[str, str]]:
@@ -157,11 +166,15 @@ def _relations(text: str) -> tuple[tuple[Dependency, ...], ...]:
     return tuple(groups)
 
 
+P = TypeVar("P")
+"""A package of either family: ours, or `rpm.Package`."""
+
+
 @dataclass(slots=True)
-class Resolution:
+class Resolution(Generic[P]):
     """What an exact set needs."""
 
-    packages: dict[str, Package] = field(default_factory=dict)
+    packages: dict[str, P] = field(default_factory=dict)
     """Name → the one version chosen; the given ones included."""
     external: set[str] = field(default_factory=set)
     """Dependencies that no package of the index satisfies by name: the OS image brings them."""
@@ -169,14 +182,14 @@ class Resolution:
     """Dependencies that the index cannot satisfy together with what was chosen."""
 
 
-def resolve(index: Index, given: Mapping[str, Package]) -> Resolution:
+def resolve(index: Index, given: Mapping[str, Package]) -> Resolution[Package]:
     """The closure of ``given`` (name → exact package) over ``index`` alone; the same answer for the same index.
 
     A name that the index does not hold belongs to the OS image and is listed as
     external. Where several versions would do, an equal version is taken first
     (families are released together), then the newest.
     """
-    found = Resolution(packages=dict(given))
+    found: Resolution[Package] = Resolution(packages=dict(given))
     queue = sorted(given)
     while queue:
         package = found.packages[queue.pop(0)]
@@ -188,7 +201,9 @@ def resolve(index: Index, given: Mapping[str, Package]) -> Resolution:
     return found
 
 
-def _satisfy(index: Index, found: Resolution, package: Package, alternatives: Sequence[Dependency]) -> Package | None:
+def _satisfy(
+    index: Index, found: Resolution[Package], package: Package, alternatives: Sequence[Dependency]
+) -> Package | None:
     """A package to add for one dependency; None when it is satisfied already, external, or a problem was noted."""
     for wanted in alternatives:
         if _satisfied(found.packages, wanted):

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lockstep.base import documents, errors, issues
-from pinsets import apt, load, locking, repositories
-from pinsets.model import Lock
+from pinsets import (
+    apt,
+    components,
+    fetching,
+    load,
+    locking,
+    repositories,
+    rpm_closure,
+    rpm_repositories,
+)
+from pinsets.model import Lock, Pinset
 
 if TYPE_CHECKING:
     from inventory.model import Fleet
 
-__all__ = ["Made", "Target", "run", "sources", "targets"]
+__all__ = ["Made", "Sources", "Target", "run", "sources", "targets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,16 @@ class Made:
     lock: Lock
     written: bool
     """False: the file already held exactly this."""
+    notes: tuple[str, ...] = ()
+    """What was not looked at and may matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Repositories of both families."""
+
+    apt: tuple[fetching.Source, ...] = ()
+    rpm: tuple[fetching.Source, ...] = ()
 
 
 def targets(
@@ -59,19 +78,28 @@ def targets(
     return list(found)
 
 
-def sources(fleet: Fleet, given: Sequence[str] = ()) -> list[repositories.Source]:
-    """The fleet's repositories, or ``given`` folders and URLs: flat, with the key of the fleet's first repository.
+def sources(fleet: Fleet, given: Sequence[str] = ()) -> Sources:
+    """The fleet's repositories, or ``given`` folders and URLs, with the key of the fleet's first repository.
 
-    Raises `errors.InputError` when there are none.
+    A given one counts for both families; which files are looked for is decided by the
+    OS. Raises `errors.InputError` when there are none.
     """
     if given:
         key = next((entry.key for entry in fleet.repositories if entry.key is not None), None)
-        return [repositories.Source(_address(text), key=key if _signed(text, key) else None) for text in given]
+        found = tuple(fetching.Source(_address(text), key=key if _signed(text, key) else None) for text in given)
+        return Sources(found, found)
     if not fleet.repositories:
         raise errors.InputError(
             f"fleet {fleet.name} names no repository", hint="add `repositories:`, or give --repository"
         )
-    return [repositories.Source(one.apt, one.suite, one.components, one.key) for one in fleet.repositories]
+    return Sources(
+        tuple(
+            fetching.Source(one.apt, one.suite, one.components, one.key)
+            for one in fleet.repositories
+            if one.apt is not None
+        ),
+        tuple(fetching.Source(one.rpm, key=one.key) for one in fleet.repositories if one.rpm is not None),
+    )
 
 
 def _address(text: str) -> str:
@@ -82,40 +110,79 @@ def _signed(text: str, key: Path | None) -> bool:
     """A folder that the user names by hand may be unsigned; what comes over a wire may not."""
     local = not text.startswith(("http://", "https://"))
     folder = Path(text.removeprefix("file:")).expanduser()
-    return key is not None and key.is_file() and not (local and not (folder / "InRelease").is_file())
+    signatures = (folder / "InRelease", folder / "repodata" / "repomd.xml.asc")
+    return key is not None and key.is_file() and (not local or any(file.is_file() for file in signatures))
 
 
-def run(
-    wanted: Sequence[Target], repositories_: Sequence[repositories.Source], catalogue: load.Catalogue
-) -> Iterator[Made]:
+def run(wanted: Sequence[Target], found: Sources, catalogue: load.Catalogue) -> Iterator[Made]:
     """Make every lock, then write them. Raises `errors.InputError` with everything that could not be resolved."""
     report = issues.Report()
-    made: list[tuple[Path, Lock]] = []
-    indexes: dict[str, apt.Index] = {}
+    made: list[tuple[Path, Lock, tuple[str, ...]]] = []
+    opened: dict[tuple[str, str], _Opened] = {}
     for target in wanted:
         resolved = load.resolved(target.pinset, catalogue)
-        architecture = target.os.rpartition("-")[2]
-        if architecture not in indexes:
-            indexes[architecture] = _index(repositories_, architecture)
-        place = str(catalogue.pinsets / f"{target.pinset}.yaml")
+        family, architecture = components.family(target.os), target.os.rpartition("-")[2]
+        key = ("rpm" if family in _RPM else "apt", architecture)
+        if key not in opened:
+            opened[key] = _rpm(found.rpm, target.os) if family in _RPM else _apt(found.apt, target.os)
+        place = documents.place(catalogue.pinsets / f"{target.pinset}.yaml")
         try:
-            lock = locking.make(resolved.pinset, target.os, indexes[architecture], documents.place(Path(place)))
+            lock = opened[key].make(resolved.pinset, target.os, place)
         except errors.InputError as error:
             if error.report is None:
                 raise
             report.extend(error.report)
             continue
-        made.append((load.lock_path(target.pinset, target.os, catalogue), lock))
+        made.append((load.lock_path(target.pinset, target.os, catalogue), lock, opened[key].notes))
     report.raise_if_errors("locks")
-    for path, lock in made:
-        yield Made(path, lock, locking.write(lock, path))
+    for path, lock, notes in made:
+        yield Made(path, lock, locking.write(lock, path), notes)
 
 
-def _index(repositories_: Sequence[repositories.Source], architecture: str) -> apt.Index:
+_RPM: Final = frozenset({"rhel", "rocky", "almalinux", "centos", "amzn", "azurelinux", "fedora", "sles"})
+"""Families of OS names whose packages are RPMs; every other one is taken for Debian's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The repositories of one family, read."""
+
+    make: Callable[[Pinset, str, str], Lock]
+    notes: tuple[str, ...] = ()
+
+
+def _apt(found: Sequence[fetching.Source], os_name: str) -> _Opened:
+    architecture = os_name.rpartition("-")[2]
     index = apt.Index()
-    for source in repositories_:
+    for source in _some(found, os_name, "apt"):
         try:
             index.add(repositories.packages(source, architecture), architecture)
         except ValueError as error:
             raise errors.InputError(f"repository {source}: {error}") from error
-    return index
+    return _Opened(lambda pinset, os, place: locking.make(pinset, os, index, place))
+
+
+def _rpm(found: Sequence[fetching.Source], os_name: str) -> _Opened:
+    index = rpm_closure.Index()
+    notes = []
+    for source in _some(found, os_name, "rpm"):
+        read = rpm_repositories.read(source)
+        try:
+            index.add(read.packages, rpm_closure.architecture(os_name))
+        except ValueError as error:
+            raise errors.InputError(f"repository {source.address}: {error}") from error
+        if read.modular:
+            notes.append(
+                f"repository {source.address} has module streams, which are not looked at: dnf may hide packages that "
+                "the lock names; set it up with `module_hotfixes=1`"
+            )
+    return _Opened(lambda pinset, os, place: locking.make(pinset, os, index, place), tuple(notes))
+
+
+def _some(found: Sequence[fetching.Source], os_name: str, kind: str) -> Sequence[fetching.Source]:
+    if not found:
+        raise errors.InputError(
+            f"the fleet names no {kind} repository, which {os_name} needs",
+            hint=f"add `{kind}: ADDRESS` to `repositories:`, or give --repository",
+        )
+    return found

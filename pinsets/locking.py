@@ -4,16 +4,50 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from lockstep.base import errors, issues
 from pinsets import apt, canonical, normalisers, wishes
 from pinsets.model import Lock, LockedPackage, Pinset
 
-__all__ = ["make", "write"]
+__all__ = ["Index", "Package", "make", "write"]
 
 
-def make(pinset: Pinset, os_name: str, index: apt.Index, place: str) -> Lock:
+class Package(Protocol):
+    """What a lock needs of a package of either family."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def filename(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def spellings(self) -> tuple[str, ...]: ...
+    @property
+    def carries_nothing(self) -> str | None: ...
+
+
+P = TypeVar("P", bound=Package)
+
+
+class Index(Protocol[P]):
+    """Packages of the repositories of one family: `apt.Index` or `rpm_closure.Index`."""
+
+    def versions(self, name: str) -> list[P]:
+        """Packages of that name, newest first."""
+
+    def resolve(self, given: Mapping[str, P]) -> apt.Resolution[P]:
+        """What the exact packages of ``given`` need."""
+
+
+def make(pinset: Pinset, os_name: str, index: Index[P], place: str) -> Lock:
     """The lock of ``pinset`` (bases merged) for an OS over the packages of ``index``.
 
     ``place`` names the pinset's file in messages. Raises `errors.InputError` that
@@ -24,10 +58,10 @@ def make(pinset: Pinset, os_name: str, index: apt.Index, place: str) -> Lock:
     for component in wishes.without_carrier(pinset, os_name):
         hint = "name it under `packages:` in pinsets/components.yaml, or pin other layers"
         report.error(place, None, f"`{component}`: the registry names no package for {os_name}", hint)
-    given: dict[str, apt.Package] = {}
+    given: dict[str, P] = {}
     for carrier in wishes.carriers(pinset, os_name):
         _carry(index, carrier, given, report, place)
-    resolution = apt.resolve(index, given)
+    resolution = index.resolve(given)
     for problem in resolution.problems:
         report.error(place, None, problem, "pin versions that belong together")
     report.raise_if_errors(f"lock of {pinset.pinset} for {os_name}")
@@ -58,11 +92,9 @@ def make(pinset: Pinset, os_name: str, index: apt.Index, place: str) -> Lock:
     )
 
 
-def _carry(
-    index: apt.Index, carrier: wishes.Carrier, given: dict[str, apt.Package], report: issues.Report, place: str
-) -> None:
+def _carry(index: Index[P], carrier: wishes.Carrier, given: dict[str, P], report: issues.Report, place: str) -> None:
     """Choose the exact package for each name of a carrier."""
-    first: apt.Package | None = None
+    first: P | None = None
     for position, name in enumerate(carrier.packages):
         versions = index.versions(name)
         if not versions:
@@ -91,15 +123,15 @@ def _carry(
         first = first or package
 
 
-def _fitting(
-    versions: list[apt.Package], carrier: wishes.Carrier, position: int, first: apt.Package | None
-) -> list[apt.Package]:
+def _fitting(versions: list[P], carrier: wishes.Carrier, position: int, first: P | None) -> list[P]:
     if position == 0 and carrier.exact is not None:
         return [package for package in versions if package.version == carrier.exact]
     if carrier.named:
         return versions
     same = [
-        package for package in versions if normalisers.normalise(carrier.component, package.version) == carrier.version
+        package
+        for package in versions
+        if carrier.version in {normalisers.normalise(carrier.component, text) for text in package.spellings}
     ]
     # A family is built together: of two revisions, the one of the package that names the version.
     equal = [package for package in same if first is not None and package.version == first.version]
