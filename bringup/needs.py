@@ -55,7 +55,8 @@ def of(verdict: NodeVerdict, lock: Lock, components: Mapping[ComponentName, Comp
     kinds: set[Kind] = set()
     cannot: list[str] = []
     for finding in verdict.findings:
-        if finding.severity in _IGNORED:
+        if finding.severity in _IGNORED or finding.use is not None:
+            # What only one use forbids is no reason to change the node.
             continue
         found = _of_finding(finding, lock, components)
         kinds |= found.kinds
@@ -116,5 +117,6 @@ def _install(
 
 def _carried(component: Component, version: str, lock: Lock) -> bool:
     """Whether a package of the lock carries that version of the component."""
-    names = set(components_module.carriers(component, lock.os, version))
+    cuda = lock.pin("cuda")
+    names = set(components_module.carriers(component, lock.os, version, cuda.version if cuda else None))
     return any(package.name in names for package in lock.packages)

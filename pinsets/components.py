@@ -14,7 +14,7 @@ from pinsets.model import Component, ComponentsFile
 
 __all__ = ["carriers", "family", "load", "patterns"]
 
-_PLACEHOLDER = re.compile(r"\{(version|major|minor)\}")
+_PLACEHOLDER = re.compile(r"\{(version|major|minor|cuda)\}")
 
 
 @functools.cache
@@ -42,12 +42,20 @@ def _templates(component: Component, os_name: str) -> tuple[str, ...]:
     return component.packages.get(like, ()) if like else ()
 
 
-def carriers(component: Component, os_name: str, version: str) -> tuple[str, ...]:
-    """Packages that carry ``version`` of a component on that OS, the one that names the version first."""
+def carriers(component: Component, os_name: str, version: str, cuda: str | None = None) -> tuple[str, ...]:
+    """Packages that carry ``version`` of a component on that OS, the one that names the version first.
+
+    ``cuda`` is the version of CUDA pinned beside it; None: packages named by its
+    major number are left out.
+    """
     parts = version.split(".")
     values = {"version": version, "major": parts[0], "minor": parts[1] if len(parts) > 1 else "0"}
+    if cuda is not None:
+        values["cuda"] = cuda.split(".")[0]
     return tuple(
-        _PLACEHOLDER.sub(lambda match: values[match[1]], template) for template in _templates(component, os_name)
+        _PLACEHOLDER.sub(lambda match: values[match[1]], template)
+        for template in _templates(component, os_name)
+        if cuda is not None or "{cuda}" not in template
     )
 
 

@@ -75,4 +75,4 @@ def compare(
 
 
 def _pinned(lock: Lock, sku: Sku) -> Mapping[Coordinate, LockedPin]:
-    return lock.coordinates({"gpu": sku.slots("gpu"), "nic": sku.slots("nic")})
+    return lock.coordinates(sku.all_slots())

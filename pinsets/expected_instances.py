@@ -31,7 +31,7 @@ def judge(
     is mute: the driver is the finding then.
     """
     expected = sku.slots("gpu")
-    instances = {"gpu": expected, "nic": sku.slots("nic")}
+    instances = sku.all_slots()
     if seen is None:
         # Without a pinned driver nothing else is a finding: then the list itself must be readable.
         needed = lock.pin("driver") is None or deviations.driver_answers(facts)

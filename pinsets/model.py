@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from lockstep.base.documents import Model
-from lockstep.base.names import ComponentName
+from lockstep.base.names import ComponentName, InstanceKind
 from pinsets.facts import Coordinate, Layer
 
 __all__ = [
@@ -57,9 +58,16 @@ class Component(Model):
     layers: Annotated[
         tuple[Layer, ...], Field(description="Layers a pin means when it names none; worst first in reports.")
     ]
+    further: Annotated[
+        tuple[Layer, ...],
+        Field(description="Layers that can be read and pinned too, and are not meant by a pin that names none."),
+    ] = ()
     instance: Annotated[
-        Literal["gpu", "nic"] | None, Field(description="One per GPU or NIC of the SKU; None: one per node.")
+        InstanceKind | None, Field(description="One per such instance of the SKU; None: one per node.")
     ] = None
+    alike: Annotated[
+        bool, Field(description="Instances of one node must hold one value; false: each slot has its own right value.")
+    ] = False
     normaliser: Annotated[str, Field(description="Name of a function in `pinsets.normalisers`.")] = "plain"
     activation: Annotated[Activation, Field(description="Act after which the version on disk runs.")] = Activation.NONE
     owner: Annotated[
@@ -126,7 +134,7 @@ class LockedPin(Model):
     """Normalised; the first accepted value when the pin only accepts a list."""
     accept: tuple[str, ...] = ()
     """Further normalised values that count as equal."""
-    instance: Literal["gpu", "nic"] | None = None
+    instance: InstanceKind | None = None
     activation: Activation = Activation.NONE
     enforce: Enforce = Enforce.BLOCK
     scope: Scope = Scope.NODE
@@ -173,8 +181,8 @@ class Lock(Model):
         """The pin of a component, None where the lock has none."""
         return next((pin for pin in self.pins if pin.component == component), None)
 
-    def coordinates(self, instances: dict[str, tuple[str, ...]]) -> dict[Coordinate, LockedPin]:
-        """Every coordinate the lock pins; ``instances`` maps ``gpu``/``nic`` to the SKU's slot names."""
+    def coordinates(self, instances: Mapping[str, tuple[str, ...]]) -> dict[Coordinate, LockedPin]:
+        """Every coordinate the lock pins; ``instances`` maps a kind to the SKU's slot names."""
         found: dict[Coordinate, LockedPin] = {}
         for pin in self.pins:
             names: tuple[str | None, ...] = (None,) if pin.instance is None else instances.get(pin.instance, ())

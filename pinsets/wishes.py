@@ -57,9 +57,11 @@ def _locked(name: str, pin: Pin) -> LockedPin:
 def carriers(pinset: Pinset, os: str) -> tuple[Carrier, ...]:
     """The packages that bring the pins; components that no package brings (firmware, the OS itself) are left out."""
     found = []
-    for pin in pins(pinset):
+    wanted = pins(pinset)
+    cuda = next((pin.version for pin in wanted if pin.component == "cuda"), None)
+    for pin in wanted:
         component = components.load()[ComponentName(pin.component)]
-        packages = components.carriers(component, os, pin.version)
+        packages = components.carriers(component, os, pin.version, cuda)
         if packages:
             found.append(
                 Carrier(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import NewType
+from typing import Literal, NewType
 
 __all__ = [
     "ComponentName",
     "DomainName",
     "FleetName",
+    "InstanceKind",
     "NodeName",
     "PinsetName",
     "PoolName",
@@ -28,6 +29,9 @@ DomainName = NewType("DomainName", str)
 PinsetName = NewType("PinsetName", str)
 ComponentName = NewType("ComponentName", str)
 """A key of `pinsets/components.yaml`, for example ``driver`` or ``firmware.gpu``."""
+
+InstanceKind = Literal["gpu", "nic", "nvswitch", "cpu", "asic", "cpld", "erot", "fpga", "pcieswitch", "retimer", "smr"]
+"""What a machine has several of, each with firmware or settings of its own: a SKU names every one."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NODE = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
