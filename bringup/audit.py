@@ -5,18 +5,22 @@ Pure: from a `reading.Reading` to values that the reports (`report`, `report_jun
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
 
 from bringup.reading import Reading
-from inventory.model import Fleet, Pool
-from lockstep.base import errors
+from inventory.model import Fleet, Pool, Waiver
+from lockstep.base import errors, hostranges
 from lockstep.base.names import NodeName
 from pinsets.facts import Coordinate, NodeFacts
 from pinsets.findings import Comparison, Finding, NodeVerdict, Severity, Verdict
 
 __all__ = [
+    "MEANINGS",
     "Audit",
     "FailOn",
     "Group",
@@ -24,17 +28,29 @@ __all__ = [
     "common_set",
     "deviations",
     "exit_code",
+    "folded",
+    "moment",
     "of_fleet",
     "of_hosts",
     "rows",
+    "waivers",
 ]
 
 FailOn = frozenset[Severity]
 """Severities that count as drift besides those that always do."""
 
+MEANINGS: Final = {
+    errors.ExitCode.IN_STEP: "in step",
+    errors.ExitCode.DRIFT: "drift or skew found",
+    errors.ExitCode.NOT_MEASURED: "not everything could be measured",
+    errors.ExitCode.REFUSED: "refused or busy",
+    errors.ExitCode.INTERRUPTED: "interrupted",
+}
+"""What the exit code of an audit says, for people."""
+
 _ALWAYS = frozenset(Severity) - {Severity.WARN, Severity.INFO}
 _UNKNOWN = (Verdict.UNREACHABLE, Verdict.UNREADABLE)
-_UNKNOWN_WORDS = frozenset({"unreachable", "unreadable", "not-read", "no-lock"})
+_UNKNOWN_WORDS = frozenset({"unreachable", "unreadable", "not-read", "no-lock", "sources"})
 """Parts of a finding's id that say that something was not measured: ``unreadable.driver``, ``instance.unreadable``."""
 
 
@@ -85,6 +101,8 @@ class Audit:
     fleet: str | None
     pools: tuple[PoolAudit, ...]
     reading: Reading
+    path: Path | None = None
+    """The fleet file; None without one."""
 
 
 def of_fleet(fleet: Fleet, reading: Reading) -> Audit:
@@ -97,7 +115,7 @@ def of_fleet(fleet: Fleet, reading: Reading) -> Audit:
         facts = {name: reading.snapshot.nodes[name] for name in members if name in reading.snapshot.nodes}
         told = _with_remedies(comparison, reading)
         pools.append(PoolAudit(pool.name, pool, reading.locks[pool.name].full, told, facts))
-    return Audit(fleet.name, tuple(pools), reading)
+    return Audit(fleet.name, tuple(pools), reading, fleet.path)
 
 
 def of_hosts(reading: Reading) -> Audit:
@@ -196,6 +214,25 @@ def rows(findings: Sequence[Finding]) -> list[tuple[str, Finding]]:
         places, _ = merged.setdefault(key, ([], finding))
         places.append(str(coordinate) if coordinate is not None else finding.id)
     return [(" ".join(places), finding) for places, finding in merged.values()]
+
+
+def folded(names: Sequence[str], most: int = 200) -> str:
+    """Host names as a range for people, at most ``most`` characters long."""
+    text = hostranges.fold(names)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def moment(seconds: float) -> str:
+    """Unix time as RFC 3339 in UTC, to the second."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def waivers(pool: PoolAudit) -> Iterator[tuple[NodeName, Waiver]]:
+    """Every waiver of the nodes that were compared, in file order: shown in every report, held or expired."""
+    compared = {*pool.comparison.nodes, *pool.comparison.apart}
+    for node in pool.pool.nodes if pool.pool is not None else ():
+        if node.name in compared:
+            yield from ((node.name, waiver) for waiver in node.waivers)
 
 
 def common_set(comparison: Comparison) -> list[tuple[str, str, tuple[str, ...]]]:

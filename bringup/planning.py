@@ -196,7 +196,7 @@ def _through_driver(finding: Finding, components: Mapping[ComponentName, Compone
 
 
 def _is_unreadable(finding: Finding) -> bool:
-    return finding.id.startswith("unreadable.") or finding.id.endswith(".unreadable")
+    return finding.id.startswith(("unreadable.", "sources.")) or finding.id.endswith(".unreadable")
 
 
 def _said(situation: Situation) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ from inventory.model import Fleet, Node, NodeState, Pool
 from lockstep.base import errors, journal, limits
 from lockstep.base.names import NodeName
 from lockstep.base.settings import Settings
-from pinsets import canonical, equality, load
+from pinsets import canonical, equality, load, waivers
 from pinsets import components as components_module
 from pinsets.facts import NodeFacts
 from pinsets.model import Lock
@@ -262,7 +263,11 @@ class _Replacement:
             self._notes.append("no admission of the predecessor is recorded: compared with the lock alone")
         current = equality.version_map(facts, site.lock, self._pool.sku)
         differences = equality.compare(
-            current, site.lock, before.versions if before is not None else None, self._pool.sku
+            current,
+            site.lock,
+            before.versions if before is not None else None,
+            self._pool.sku,
+            waivers.current(self._node.waivers, datetime.datetime.now(datetime.UTC).date()),
         )
         if differences:
             said = "; ".join(

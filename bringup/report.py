@@ -5,7 +5,7 @@ Fields are added, never renamed or removed, within one ``version``.
 
 from __future__ import annotations
 
-import datetime
+import json
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,7 +14,7 @@ from bringup import audit
 from lockstep.base import errors
 from pinsets.findings import Finding, NodeVerdict, Severity, Verdict
 
-__all__ = ["AuditReport", "FindingReport", "NodeReport", "PoolReport", "report"]
+__all__ = ["AuditReport", "FindingReport", "NodeReport", "PoolReport", "WaiverReport", "report", "text"]
 
 
 class _Part(BaseModel):
@@ -32,6 +32,18 @@ class FindingReport(_Part):
     observed: str
     cause: str
     remedy: str
+    use: Annotated[str | None, Field(description="The one use that it forbids (`rdma`); null: every use.")] = None
+    doubtful: Annotated[bool, Field(description="Rests on a value that is not certain at its source.")] = False
+
+
+class WaiverReport(_Part):
+    """A deviation that the fleet file puts up with for a while."""
+
+    node: str
+    coordinate: str
+    value: str
+    reason: str
+    expires: Annotated[str, Field(description="Last day on which it holds, YYYY-MM-DD in UTC.")]
 
 
 class NodeReport(_Part):
@@ -67,6 +79,7 @@ class PoolReport(_Part):
     common: Annotated[dict[str, str], Field(description="Coordinate → what most nodes have.")]
     nodes: tuple[NodeReport, ...]
     findings: tuple[FindingReport, ...]
+    waivers: tuple[WaiverReport, ...] = ()
 
 
 class AuditReport(_Part):
@@ -87,7 +100,7 @@ def report(found: audit.Audit, code: errors.ExitCode) -> AuditReport:
     """The whole audit."""
     return AuditReport(
         fleet=found.fleet,
-        taken_at=_moment(found.reading.snapshot.taken_at),
+        taken_at=audit.moment(found.reading.snapshot.taken_at),
         live=found.reading.live,
         source=found.reading.source,
         interrupted=found.reading.interrupted,
@@ -95,6 +108,11 @@ def report(found: audit.Audit, code: errors.ExitCode) -> AuditReport:
         exit_code=int(code),
         pools=tuple(_pool(pool) for pool in found.pools),
     )
+
+
+def text(found: AuditReport) -> str:
+    """As JSON, pure ASCII: what a node said is in it, escape sequences too, and reaches no terminal as it is."""
+    return json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=True)
 
 
 def _pool(pool: audit.PoolAudit) -> PoolReport:
@@ -115,6 +133,16 @@ def _pool(pool: audit.PoolAudit) -> PoolReport:
         common={str(coordinate): value for coordinate, value in sorted(comparison.common.items())},
         nodes=tuple(nodes),
         findings=tuple(_finding(finding) for finding in comparison.findings),
+        waivers=tuple(
+            WaiverReport(
+                node=name,
+                coordinate=waiver.coordinate,
+                value=waiver.value,
+                reason=waiver.reason,
+                expires=waiver.expires.isoformat(),
+            )
+            for name, waiver in audit.waivers(pool)
+        ),
     )
 
 
@@ -127,7 +155,7 @@ def _node(pool: audit.PoolAudit, node: NodeVerdict, *, in_service: bool) -> Node
         in_service=in_service,
         lock=node.lock,
         unreachable=facts.unreachable if facts else None,
-        observed_at=_moment(facts.observed_at) if facts else None,
+        observed_at=audit.moment(facts.observed_at) if facts else None,
         boot_id=facts.boot_id if facts else None,
         serial=facts.serial if facts else None,
         admitted=(facts.admission is not None) if facts is not None and answered else None,
@@ -145,8 +173,6 @@ def _finding(finding: Finding) -> FindingReport:
         observed=finding.observed,
         cause=finding.cause,
         remedy=finding.remedy,
+        use=finding.use,
+        doubtful=finding.doubtful,
     )
-
-
-def _moment(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

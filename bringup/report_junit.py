@@ -10,6 +10,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 from bringup import audit
+from lockstep.base import plaintext
 from pinsets.findings import Finding, NodeVerdict, Severity, Verdict
 
 __all__ = ["junit"]
@@ -22,7 +23,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def junit(found: audit.Audit) -> str:
     """The document, with its declaration."""
     suites = [_suite(found, pool) for pool in found.pools]
-    root = ElementTree.Element("testsuites", {"name": f"lockstep audit {found.fleet or 'hosts'}"})
+    root = ElementTree.Element("testsuites", {"name": _clean(f"lockstep audit {found.fleet or 'hosts'}")})
     for key in ("tests", "failures", "errors", "skipped"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in suites)))
     root.extend(suites)
@@ -79,5 +80,5 @@ def _line(finding: Finding) -> str:
 
 
 def _clean(text: str) -> str:
-    """Characters that XML 1.0 cannot carry become U+FFFD."""
-    return _NOT_XML.sub("�", text)
+    """Characters that XML 1.0 cannot carry, and those that a terminal would act on, are written out."""
+    return _NOT_XML.sub("�", plaintext.visible(text, lines=True))

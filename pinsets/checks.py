@@ -9,9 +9,10 @@ from __future__ import annotations
 from inventory import checks
 from lockstep.base import documents, issues
 from lockstep.base.names import PoolName
-from pinsets import load
+from pinsets import components, load
+from pinsets.facts import Coordinate
 
-__all__ = ["CHECKS", "pinsets_and_locks"]
+__all__ = ["CHECKS", "pinsets_and_locks", "waivers"]
 
 
 def pinsets_and_locks(context: checks.Context, report: issues.Report) -> None:
@@ -32,4 +33,28 @@ def pinsets_and_locks(context: checks.Context, report: issues.Report) -> None:
     load.locks_of(wanted, load.default_catalogue(context.checkout), report)
 
 
-CHECKS: tuple[checks.Check, ...] = (pinsets_and_locks,)
+def waivers(context: checks.Context, report: issues.Report) -> None:
+    """Every waiver names a coordinate whose component is registered, once per node."""
+    known = components.load()
+    told: set[tuple[int, str]] = set()
+    for placed in context.nodes:
+        if (placed.pool_index, placed.key) in told:
+            continue
+        told.add((placed.pool_index, placed.key))
+        seen: set[str] = set()
+        for index, waiver in enumerate(placed.node.waivers):
+            line = context.node_line(placed, "waivers", index, "coordinate")
+            try:
+                coordinate = Coordinate.parse(waiver.coordinate)
+            except ValueError as error:
+                report.error(context.path, line, str(error), "write for example firmware.gpu[gpu3]@running")
+                continue
+            if coordinate.component not in known:
+                hint = documents.did_you_mean(coordinate.component, sorted(known))
+                report.error(context.path, line, f"no component is called `{coordinate.component}`", hint)
+            if waiver.coordinate in seen:
+                report.error(context.path, line, f"`{waiver.coordinate}` is waived twice for `{placed.key}`")
+            seen.add(waiver.coordinate)
+
+
+CHECKS: tuple[checks.Check, ...] = (pinsets_and_locks, waivers)

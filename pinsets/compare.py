@@ -7,15 +7,16 @@ majority (`pinsets.majority`).
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lockstep.base import collection
 from lockstep.base.names import DomainName, NodeName
-from pinsets import deviations, expected_instances, fabrics, factsets, groups
+from pinsets import deviations, expected_instances, fabrics, factsets, groups, sources, waivers
 from pinsets.deviations import Deviation
-from pinsets.facts import Coordinate, Fact, NodeFacts, Snapshot
+from pinsets.facts import NodeFacts, Snapshot
 from pinsets.findings import Comparison, Finding, NodeVerdict, Severity, Verdict, by_severity, worst
 from pinsets.majority import compare_without_fleet
 from pinsets.model import Lock
@@ -43,7 +44,7 @@ class Expectation:
 def compare(expectations: Sequence[Expectation], snapshot: Snapshot) -> Comparison:
     """The comparison of one pool. Nodes declared held or in repair come back in `apart`, and count nowhere else."""
     grouper = factsets.Grouper()
-    judge = _Judge(grouper)
+    judge = _Judge(grouper, datetime.datetime.fromtimestamp(snapshot.taken_at, datetime.UTC).date())
     facts = snapshot.nodes
     serving: dict[NodeName, Judged] = {}
     apart: dict[NodeName, Judged] = {}
@@ -94,9 +95,10 @@ _OUT_OF_SERVICE = ("repair", "held")
 class _Judge:
     """Judges nodes, keeping the result of every distinct (facts, GPUs seen, SKU, locks): a fleet has few."""
 
-    def __init__(self, grouper: factsets.Grouper) -> None:
+    def __init__(self, grouper: factsets.Grouper, day: datetime.date) -> None:
         self._known: dict[tuple[object, ...], Judged] = {}
         self._groups = grouper
+        self._day = day
 
     def node(self, one: Expectation, facts: NodeFacts | None) -> Judged:
         """What is to be said of one node, its fabric left aside."""
@@ -109,27 +111,36 @@ class _Judge:
             return (_no_lock(),), Verdict.UNREADABLE, None
         seen = facts.attributes.get("gpus")
         before = one.previous.full if one.previous is not None else None
-        key = (self._groups.number(facts.facts), seen, one.sku.sku, one.lock.full, before)
+        own = one.node.waivers
+        key = (self._groups.number(facts.facts), seen, one.sku.sku, one.lock.full, before, own, facts.others)
         if (known := self._known.get(key)) is None:
-            known = self._known[key] = _judge(facts.facts, seen, one.sku, one.lock, one.previous)
+            known = self._known[key] = _judge(facts, one, one.lock, self._day)
         return known
 
 
-def _judge(facts: Mapping[Coordinate, Fact], seen: str | None, sku: Sku, lock: Lock, previous: Lock | None) -> Judged:
-    wrong_instances, present = expected_instances.judge(facts, seen, sku, lock)
-    found = deviations.of(facts, lock, present)
+def _judge(node: NodeFacts, one: Expectation, lock: Lock, day: datetime.date) -> Judged:
+    sku, previous, facts = one.sku, one.previous, node.facts
+    wrong_instances, present = expected_instances.judge(facts, node.attributes.get("gpus"), sku, lock)
+
+    def against(lock: Lock) -> tuple[Deviation, ...]:
+        found = deviations.of(facts, lock, present)
+        if node.others:
+            instances = {"gpu": sku.slots("gpu"), "nic": sku.slots("nic")}
+            found += sources.deviations_of(facts, node.others, lock.coordinates(instances))
+        return waivers.applied((*wrong_instances, *found), one.node.waivers, facts, day)
+
+    found = against(lock)
     verdict = worst([Verdict.ADMIT, *(deviation.verdict for deviation in found)])
     digest = lock.full
     if verdict is not Verdict.ADMIT and previous is not None and previous.full != lock.full:
-        before = deviations.of(facts, previous, present)
+        before = against(previous)
         if all(deviation.verdict is Verdict.ADMIT for deviation in before):
             found, verdict, digest = before, Verdict.PENDING_ROLLOUT, previous.full
         elif len(before) < len(found):
             # It has not begun to move: what is wrong is wrong against the lock it comes from.
             found, digest = before, previous.full
-            verdict = worst(deviation.verdict for deviation in before)
-    everything = (*wrong_instances, *found)
-    return everything, worst([verdict, *(deviation.verdict for deviation in wrong_instances)]), digest
+            verdict = worst([Verdict.ADMIT, *(deviation.verdict for deviation in before)])
+    return found, verdict, digest
 
 
 def findings_of(by_node: Mapping[NodeName, Iterable[Deviation]]) -> dict[Deviation, Finding]:
@@ -153,6 +164,8 @@ def findings_of(by_node: Mapping[NodeName, Iterable[Deviation]]) -> dict[Deviati
             observed=deviation.observed,
             cause=deviation.cause,
             remedy=deviation.remedy,
+            use=deviation.use,
+            doubtful=deviation.doubtful,
         )
         for deviation, names in nodes.items()
     }

@@ -50,6 +50,9 @@ class Deviation:
     observed: str
     cause: str
     remedy: str
+    use: str | None = None
+    """As `findings.Finding.use`."""
+    doubtful: bool = False
 
 
 def shown(observation: Observation) -> str:

@@ -134,6 +134,8 @@ class NodeFacts:
     """/var/lib/lockstep/admission.json of the node; None: there is none."""
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Further readings that are not versions: gpu uuid and serial by slot, cluster uuid, os name …"""
+    others: tuple[Fact, ...] = ()
+    """What further sources say where they disagree with `facts` (`pinsets.sources`); empty where all agree."""
 
     def observation(self, coordinate: Coordinate) -> Observation:
         """The observation there; Unreadable("not read") where the reading has none."""

@@ -75,6 +75,10 @@ class Finding:
     observed: str
     cause: str
     remedy: str
+    use: str | None = None
+    """Limits it to a use (``rdma``, ``mig``): then it changes no node's verdict, and holds for such jobs."""
+    doubtful: bool = False
+    """The value it rests on is not certain at its source: never more than a warning."""
 
 
 _SEVERITY_ORDER = {severity: index for index, severity in enumerate(Severity)}

@@ -64,6 +64,8 @@ def encode(snapshot: Snapshot) -> Iterator[str]:
                 yield _dumps({"keys": keys[names], "names": names})
             entry["keys"] = keys[names]
             entry["values"] = list(node.attributes.values())
+        if node.others:
+            entry["others"] = [_encode_fact(fact) for fact in node.others]
         for name in ("unreachable", "boot_id", "serial", "busy", "admission"):
             value = getattr(node, name)
             if value is not None:
@@ -128,6 +130,7 @@ def _decode_node(
         tuple(busy) if busy is not None else None,
         entry.get("admission"),
         dict(zip(names, entry["values"], strict=True)) if names else {},
+        tuple(_decode_fact(*fact) for fact in entry.get("others", ())),
     )
 
 

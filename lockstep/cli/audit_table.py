@@ -12,6 +12,7 @@ from rich.text import Text
 
 from bringup import audit
 from lockstep.base import errors, hostranges
+from lockstep.base.plaintext import visible
 from pinsets.findings import Finding, Severity, Verdict
 
 __all__ = ["show"]
@@ -31,6 +32,11 @@ _COLOURS = {
 }
 
 
+def _text(said: object, style: str = "") -> Text:
+    """What a node said cannot move the cursor or turn the reading direction."""
+    return Text(visible(str(said), lines=True), style=style)
+
+
 def show(found: audit.Audit, code: errors.ExitCode) -> None:
     """Print it on standard output."""
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_UNSEEN, highlight=False, soft_wrap=False)
@@ -41,20 +47,21 @@ def show(found: audit.Audit, code: errors.ExitCode) -> None:
 
 def _pool(console: Console, found: audit.Audit, pool: audit.PoolAudit) -> None:
     comparison = pool.comparison
-    title = Text(f"{found.fleet} · {pool.name}" if found.fleet else pool.name, style="bold")
+    title = _text(f"{found.fleet} · {pool.name}" if found.fleet else pool.name, style="bold")
     if pool.pool is not None:
         title.append(f" · {pool.pool.sku.sku} · {pool.pool.os} · burnin: {pool.pool.sku.burnin}", style="not bold")
     console.print(title)
     total = len(comparison.nodes)
-    counts = [Text(f"{count} {verdict}", style=_colour(verdict)) for verdict, count in pool.verdicts.items()]
-    console.print(Text("  ").append(f"{total} node{'s' if total != 1 else ''}: ").append(Text(", ").join(counts)))
-    console.print(Text(f"  compared with {comparison.baseline}"))
+    counts = [_text(f"{count} {verdict}", style=_colour(verdict)) for verdict, count in pool.verdicts.items()]
+    console.print(_text("  ").append(f"{total} node{'s' if total != 1 else ''}: ").append(_text(", ").join(counts)))
+    console.print(_text(f"  compared with {comparison.baseline}"))
     odd = [group for group in pool.groups if group.deviations or not group.verdict.in_step]
     _common(console, pool, odd)
     for group in odd:
         _group(console, group)
     _domains(console, pool)
     _apart(console, pool)
+    _waivers(console, pool)
     _findings(console, comparison.findings)
     console.print()
 
@@ -66,19 +73,19 @@ def _common(console: Console, pool: audit.PoolAudit, odd: Sequence[audit.Group])
     strange = {name for group in odd for name in group.nodes}
     names = [name for name in pool.comparison.nodes if name not in strange]
     head = f"common set ({hostranges.fold(names)})" if names else "common set"
-    console.print(Text(f"  {head}", style="bold"))
+    console.print(_text(f"  {head}", style="bold"))
     table = _table()
     for component, value, places in rows:
-        table.add_row(Text(component), Text(value), Text("; ".join(places), style="dim"))
+        table.add_row(_text(component), _text(value), _text("; ".join(places), style="dim"))
     console.print(Padding(table, (0, 0, 0, 4)))
 
 
 def _group(console: Console, group: audit.Group) -> None:
-    line = Text("  ").append(hostranges.fold(group.nodes), style="bold").append(" ")
+    line = _text("  ").append(_text(hostranges.fold(group.nodes), style="bold")).append(" ")
     console.print(line.append(str(group.verdict), style=_colour(group.verdict)))
     table = _table()
     for word, observed, expected in group.deviations:
-        table.add_row(Text(word), Text(observed, style="red"), Text(f"expected {expected}", style="dim"))
+        table.add_row(_text(word), _text(observed, style="red"), _text(f"expected {expected}", style="dim"))
     if group.deviations:
         console.print(Padding(table, (0, 0, 0, 4)))
 
@@ -86,7 +93,7 @@ def _group(console: Console, group: audit.Group) -> None:
 def _domains(console: Console, pool: audit.PoolAudit) -> None:
     odd = {name: verdict for name, verdict in pool.comparison.domains.items() if not verdict.in_step}
     for name, verdict in odd.items():
-        console.print(Text(f"  NVLink domain {name}: ").append(str(verdict), style=_colour(verdict)))
+        console.print(_text(f"  NVLink domain {name}: ").append(str(verdict), style=_colour(verdict)))
 
 
 def _apart(console: Console, pool: audit.PoolAudit) -> None:
@@ -95,25 +102,38 @@ def _apart(console: Console, pool: audit.PoolAudit) -> None:
         node = declared.get(name)
         state = node.state if node is not None else "out of service"
         holder = f" by {node.holder}" if node is not None and node.holder else ""
-        console.print(Text(f"  apart: {name} ({state}{holder}) ").append(str(result.verdict), style="dim"))
+        console.print(_text(f"  apart: {name} ({state}{holder}) ").append(str(result.verdict), style="dim"))
+
+
+def _waivers(console: Console, pool: audit.PoolAudit) -> None:
+    for name, waiver in audit.waivers(pool):
+        told = (
+            f"  waived until {waiver.expires.isoformat()}: {name} {waiver.coordinate} = {waiver.value}: {waiver.reason}"
+        )
+        console.print(_text(told, style="dim"))
 
 
 def _findings(console: Console, findings: Sequence[Finding]) -> None:
     if not findings:
         return
-    console.print(Text("  findings", style="bold"))
+    console.print(_text("  findings", style="bold"))
     table = _table("severity", "coordinate", "nodes", "expected", "observed", "cause", "remedy")
     for places, finding in audit.rows(findings):
         table.add_row(
-            Text(finding.severity, style="red" if finding.severity in _SERIOUS else "yellow"),
-            Text(places.replace(" ", "\n")),
-            Text(_short(hostranges.fold(finding.nodes))),
-            Text(finding.expected),
-            Text(finding.observed),
-            Text(finding.cause),
-            Text(finding.remedy),
+            _text(_severity(finding), style="red" if finding.severity in _SERIOUS else "yellow"),
+            _text(places.replace(" ", "\n")),
+            _text(_short(hostranges.fold(finding.nodes))),
+            _text(finding.expected),
+            _text(finding.observed),
+            _text(finding.cause),
+            _text(finding.remedy),
         )
     console.print(Padding(table, (0, 0, 0, 4)))
+
+
+def _severity(finding: Finding) -> str:
+    use = f"\nfor {finding.use}" if finding.use is not None else ""
+    return finding.severity.value + use + ("\ndoubtful" if finding.doubtful else "")
 
 
 _SERIOUS = (Severity.BLOCK, Severity.GROUP_BLOCK)
@@ -126,15 +146,9 @@ def _end(console: Console, found: audit.Audit, code: errors.ExitCode) -> None:
         notes.append(f"answered only when tried again: {hostranges.fold(reading.second_pass)}")
     if reading.interrupted:
         notes.append("interrupted: what was read until then")
-    console.print(Text(" · ".join(notes), style="dim"))
-    words = {
-        errors.ExitCode.IN_STEP: "in step",
-        errors.ExitCode.DRIFT: "drift or skew found",
-        errors.ExitCode.NOT_MEASURED: "not everything could be measured",
-        errors.ExitCode.INTERRUPTED: "interrupted",
-    }
+    console.print(_text(" · ".join(notes), style="dim"))
     colour = "green" if code is errors.ExitCode.IN_STEP else "red"
-    console.print(Text(f"{words.get(code, code.name.lower())} (exit {int(code)})", style=f"bold {colour}"))
+    console.print(_text(f"{audit.MEANINGS.get(code, code.name.lower())} (exit {int(code)})", style=f"bold {colour}"))
 
 
 def _table(*heads: str) -> Table:
