@@ -208,11 +208,21 @@ def _satisfy(index: Index, found: Resolution[Package], package: Package, node: _
             elif otherwise is not None:
                 _satisfy(index, found, package, otherwise)
         case _Any(parts):
-            if not any(_holds(found.packages, part) for part in parts):
-                able = (part for part in parts if not isinstance(part, _Leaf) or _candidates(index, found, part))
-                _satisfy(index, found, package, next(able, parts[0]))
+            if any(_holds(found.packages, part) for part in parts):
+                return
+            able = [part for part in parts if not isinstance(part, _Leaf) or _candidates(index, found, part)]
+            if able:
+                _satisfy(index, found, package, able[0])
+            elif not any(index.offered.get(entry.name) for part in parts for entry in _entries(part)):
+                found.external.add(str(node))
+            else:
+                _satisfy(index, found, package, parts[0])
         case _Leaf():
             _take(index, found, package, node)
+
+
+def _entries(node: _Node) -> tuple[Entry, ...]:
+    return node.entries if isinstance(node, _Leaf) else ()
 
 
 def _holds(packages: Mapping[str, Package], node: _Node) -> bool:
