@@ -73,7 +73,8 @@ def break_node(
 ) -> str:
     """Make ``kind`` happen on the node; returns one line that says what was done.
 
-    ``package`` (and ``version``) are for `other-version`, ``slot`` for the two kinds that hit one GPU.
+    ``package`` (and ``version``) are for `other-version`, ``package`` also for `hold-removed`, ``slot`` for the two
+    kinds that hit one GPU.
     Raises `errors.InputError` (no such node, package or GPU), `errors.RefusedError` (the node is off, or
     broken so already).
     """
@@ -86,6 +87,8 @@ def break_node(
         return _change_version(scene, kind, chosen, version)
     if kind in (Kind.GPU_FIRMWARE, Kind.GPU_LOST):
         return _hit_gpu(scene, kind, slot)
+    if kind is Kind.HOLD_REMOVED:
+        return _remove_hold(scene, package)
     return _SIMPLE[kind](scene)
 
 
@@ -194,11 +197,56 @@ def _hang_smi(scene: _Scene) -> str:
     return f"{scene.name}: nvidia-smi hangs, ignores TERM and keeps its output open"
 
 
+def _remove_hold(scene: _Scene, package: str | None) -> str:
+    held = scene.run("apt-mark showhold").split()
+    chosen = package or ("libnccl2" if "libnccl2" in held else next(iter(held), None))
+    if chosen is None or chosen not in held:
+        what = f"does not hold {chosen}" if chosen else "holds no package"
+        raise errors.RefusedError(f"{scene.name} {what}", hint="bring it up first: lockstep up lab")
+    family = [name for name in _family(chosen) if name in held]
+    scene.run(f'apt-mark -qq unhold "$@" >/dev/null; printf "%s\\n" "$@" >{FAULTS}/{Kind.HOLD_REMOVED}', *family)
+    return f"{scene.name}: {', '.join(family)} {'is' if len(family) == 1 else 'are'} no longer held"
+
+
+_SHADOW = f"""
+scratch=$(mktemp -d)
+dpkg-deb -x "$1" "$scratch"
+for file in "$scratch"{packages.LIBRARIES}/libnccl.so.*; do
+    cp -P "$file" "$2/"
+    echo "$2/${{file##*/}}" >>{FAULTS}/{Kind.NCCL_SHADOWED}
+done
+rm -rf "$scratch"
+ldconfig
+"""
+_EARLIER = "/usr/local/lib"
+"""Debian's loader looks here before the folders of packages."""
+
+
+def _shadow_nccl(scene: _Scene) -> str:
+    before = _installed(scene, ["libnccl2"]).get("libnccl2")
+    if before is None:
+        raise errors.RefusedError(f"{scene.name} has no libnccl2 installed", hint="bring it up first: lockstep up lab")
+    known = [found for found in packages.all_packages() if found.name == "libnccl2"]
+    other = _neighbour([found.version for found in known], before)
+    (package,) = (found for found in known if found.version == other)
+    scene.run(_SHADOW, f"{scene.state}/repository/{package.file_name}", _EARLIER)
+    return f"{scene.name}: libnccl.so.2 of {other} lies in {_EARLIER}, before that of package libnccl2 {before}"
+
+
+def _fill_disk(scene: _Scene) -> str:
+    # /tmp alone is a file system of the node's own: its root lies on this machine's disk, which is not ours to fill.
+    script = f"mount -o remount,size=1m /tmp; head -c 2m /dev/zero >/tmp/core.4711 2>/dev/null || :; : >{FAULTS}/"
+    scene.run(script + Kind.DISK_FULL)
+    return f"{scene.name}: /tmp is full"
+
+
 _SIMPLE: Mapping[Kind, Callable[[_Scene], str]] = {
     Kind.SSHD_HUNG: _hang_sshd,
     Kind.NODE_DEAD: _kill_node,
     Kind.HOST_KEY: _change_host_key,
     Kind.SMI_HANGS: _hang_smi,
+    Kind.NCCL_SHADOWED: _shadow_nccl,
+    Kind.DISK_FULL: _fill_disk,
 }
 
 
@@ -280,6 +328,22 @@ def _mend_smi(scene: _Scene) -> str:
     return "nvidia-smi answers again"
 
 
+def _mend_shadow(scene: _Scene) -> str:
+    scene.run('rm -f "$@"; ldconfig', *scene.note(Kind.NCCL_SHADOWED).split())
+    return "libnccl.so.2 is the package's again"
+
+
+def _mend_hold(scene: _Scene) -> str:
+    names = scene.note(Kind.HOLD_REMOVED).split()
+    scene.run('apt-mark -qq hold "$@" >/dev/null', *names)
+    return f"{', '.join(names)} held again"
+
+
+def _mend_disk(scene: _Scene) -> str:
+    scene.run('rm -f /tmp/core.4711; mount -o remount,size="$1" /tmp', "50%")
+    return "/tmp has room again"
+
+
 _MEND: Mapping[Kind, Callable[[_Scene], str]] = {
     Kind.OTHER_VERSION: _mend_version(Kind.OTHER_VERSION),
     Kind.UPGRADED_NOT_REBOOTED: _mend_version(Kind.UPGRADED_NOT_REBOOTED),
@@ -288,4 +352,7 @@ _MEND: Mapping[Kind, Callable[[_Scene], str]] = {
     Kind.SSHD_HUNG: _mend_sshd,
     Kind.HOST_KEY: _mend_host_key,
     Kind.SMI_HANGS: _mend_smi,
+    Kind.NCCL_SHADOWED: _mend_shadow,
+    Kind.HOLD_REMOVED: _mend_hold,
+    Kind.DISK_FULL: _mend_disk,
 }

@@ -1,7 +1,8 @@
 """What `lab break` noted on a machine, and what of it still holds.
 
 One file per kind in the machine's ``faults`` folder. A note of a version fault has a line per package,
-``PACKAGE OLD NEW``; others may change it afterwards (`lockstep up` mends it, for one), and then the fault is over.
+``PACKAGE OLD NEW``, that of removed holds a line ``PACKAGE``; others may change it afterwards (`lockstep up` mends it,
+for one), and then the fault is over.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ class Kind(enum.StrEnum):
     NODE_DEAD = "node-dead"
     HOST_KEY = "host-key"
     SMI_HANGS = "smi-hangs"
+    NCCL_SHADOWED = "nccl-shadowed"
+    HOLD_REMOVED = "hold-removed"
+    DISK_FULL = "disk-full"
 
 
-OF_VERSIONS = (Kind.OTHER_VERSION, Kind.UPGRADED_NOT_REBOOTED)
+OF_PACKAGES = (Kind.OTHER_VERSION, Kind.UPGRADED_NOT_REBOOTED, Kind.HOLD_REMOVED)
 
 
 def folder(state: Path, name: str) -> Path:
@@ -43,8 +47,8 @@ def noted(state: Path, name: str) -> tuple[Kind, ...]:
 
 
 def standing(state: Path, name: str) -> tuple[Kind, ...]:
-    """Those of `noted` that still hold: not the version faults whose packages all have other versions by now."""
-    return tuple(kind for kind in noted(state, name) if kind not in OF_VERSIONS or _stands(state, name, kind))
+    """Those of `noted` that still hold: not the faults in packages that all are as they should be by now."""
+    return tuple(kind for kind in noted(state, name) if kind not in OF_PACKAGES or _stands(state, name, kind))
 
 
 def _stands(state: Path, name: str, kind: Kind) -> bool:
@@ -54,14 +58,16 @@ def _stands(state: Path, name: str, kind: Kind) -> bool:
     if not status.is_file():
         return True
     installed = _installed(status.read_text(encoding="utf-8", errors="replace"))
-    return any(installed.get(package) == now for package, _, now in rows)
+    if kind is Kind.HOLD_REMOVED:
+        return any(installed.get(row[0], ("", True))[1] is False for row in rows)
+    return any(installed.get(package, ("", False))[0] == now for package, _, now in rows)
 
 
-def _installed(status: str) -> dict[str, str]:
-    """Package → version, of dpkg's status file."""
+def _installed(status: str) -> dict[str, tuple[str, bool]]:
+    """Package → version and whether it is held, of dpkg's status file."""
     found = {}
     for entry in status.split("\n\n"):
         fields = dict(re.findall(r"^(Package|Status|Version): (.*)$", entry, re.MULTILINE))
         if fields.get("Status", "").endswith(" installed"):
-            found[fields["Package"]] = fields["Version"]
+            found[fields["Package"]] = (fields["Version"], fields["Status"].startswith("hold "))
     return found

@@ -135,10 +135,12 @@ def break_(
         typer.Argument(
             metavar="KIND",
             help="other-version, upgraded-not-rebooted, gpu-firmware, gpu-lost, sshd-hung, node-dead, host-key, "
-            "smi-hangs.",
+            "smi-hangs, nccl-shadowed, hold-removed, disk-full.",
         ),
     ],
-    package: Annotated[str | None, typer.Option("--package", help="For other-version; default libnccl2.")] = None,
+    package: Annotated[
+        str | None, typer.Option("--package", help="For other-version and hold-removed; default libnccl2.")
+    ] = None,
     version: Annotated[str | None, typer.Option("--version", help="For other-version; default a neighbour.")] = None,
     gpu: Annotated[
         str | None, typer.Option("--gpu", help="Slot for gpu-firmware and gpu-lost; default the last.")

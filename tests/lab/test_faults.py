@@ -179,6 +179,61 @@ def test_a_hanging_nvidia_smi_ignores_term_keeps_its_pipe_and_outlives_its_calle
     assert len(_smi(lab, gpu_node, "index")) == 4
 
 
+def _loaded_nccl(lab: testing.FreshLab, node: str) -> str:
+    """The file that a program linked to NCCL would get: the loader's first choice."""
+    listed = lab.run(node, "ldconfig", "-p").stdout.splitlines()
+    return next(line for line in listed if "libnccl.so.2" in line).rpartition(" => ")[2]
+
+
+def test_a_shadowed_nccl_is_another_library_before_the_package_s(lab: testing.FreshLab, gpu_node: str) -> None:
+    packaged = "/lib/x86_64-linux-gnu/libnccl.so.2"
+    assert _loaded_nccl(lab, gpu_node) == packaged
+    assert "before that of package libnccl2 2.28.9-1" in lab.break_node(gpu_node, faults.Kind.NCCL_SHADOWED)
+    assert _loaded_nccl(lab, gpu_node) == "/usr/local/lib/libnccl.so.2"
+    assert _package(lab, gpu_node, "libnccl2") == "2.28.9-1+cuda13.0", "the package database knows nothing of it"
+    text = lab.run(gpu_node, "grep", "-ao", "NCCL version [0-9.]*", "/usr/local/lib/libnccl.so.2").stdout
+    assert text.split()[-1] != "2.28.9"
+    lab.mend_node(gpu_node)
+    assert _loaded_nccl(lab, gpu_node) == packaged
+    assert "libnccl" not in lab.run(gpu_node, "ls", "/usr/local/lib").stdout
+    with pytest.raises(errors.RefusedError, match="no libnccl2 installed"):
+        lab.break_node(lab.nodes[2], faults.Kind.NCCL_SHADOWED)
+
+
+def test_a_removed_hold_leaves_the_version_and_is_over_when_somebody_holds_again(
+    lab: testing.FreshLab, gpu_node: str
+) -> None:
+    with pytest.raises(errors.RefusedError, match="holds no package"):
+        lab.break_node(lab.nodes[2], faults.Kind.HOLD_REMOVED)
+    lab.run(gpu_node, "apt-mark", "hold", "libnccl2", "nvidia-imex")
+    assert "libnccl2 is no longer held" in lab.break_node(gpu_node, faults.Kind.HOLD_REMOVED)
+    assert lab.run(gpu_node, "apt-mark", "showhold").stdout == "nvidia-imex\n"
+    assert marks.standing(lab.state, gpu_node) == (faults.Kind.HOLD_REMOVED,)
+    lab.run(gpu_node, "apt-mark", "hold", "libnccl2")
+    assert marks.standing(lab.state, gpu_node) == ()
+    with pytest.raises(errors.RefusedError, match="does not hold libcuda1"):
+        lab.break_node(gpu_node, faults.Kind.HOLD_REMOVED, package="libcuda1")
+    lab.break_node(gpu_node, faults.Kind.HOLD_REMOVED, package="nvidia-imex")
+    assert lab.mend_node(gpu_node) == [f"{gpu_node}: nvidia-imex held again"]
+    assert lab.run(gpu_node, "apt-mark", "showhold").stdout.split() == ["libnccl2", "nvidia-imex"]
+    lab.run(gpu_node, "apt-mark", "unhold", "libnccl2", "nvidia-imex")
+
+
+def test_a_full_disk_takes_no_more_and_a_boot_or_mending_makes_room(lab: testing.FreshLab, gpu_node: str) -> None:
+    node = lab.nodes[1]
+    write = ("sh", "-c", "head -c 100000 /dev/zero >/tmp/more")
+    lab.break_node(node, faults.Kind.DISK_FULL)
+    assert lab.run(node, *write, check=False).returncode != 0
+    assert "100%" in lab.run(node, "df", "-P", "/tmp").stdout
+    lab.mend_node(node)
+    lab.run(node, *write)
+    lab.break_node(node, faults.Kind.DISK_FULL)
+    lab.power_off(node)
+    lab.power_on(node)
+    assert marks.noted(lab.state, node) == ()
+    lab.run(node, *write)
+
+
 def test_mending_leaves_alone_what_somebody_else_changed_since(lab: testing.FreshLab, gpu_node: str) -> None:
     lab.break_node(gpu_node, faults.Kind.OTHER_VERSION, version="2.27.7-1+cuda13.0")
     lab.run(
