@@ -147,7 +147,7 @@ _ARGUMENTS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def _container(pinset: Pinset, lock: Lock | None) -> str | None:
-    """``NAME=value`` lines: build arguments (`--build-arg-file`), exact packages of the job's own libraries beside them."""
+    """``NAME=value`` lines: build arguments (`--build-arg-file`), with the exact packages beside the versions."""
     lines = []
     for pin in wishes.pins(pinset):
         if (name := _ARGUMENTS.get(pin.component)) is not None:

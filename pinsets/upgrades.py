@@ -92,10 +92,20 @@ def between(old: Pinset, new: Pinset, skus: Sequence[Sku] = ()) -> Upgrade:
                     found[name].insert(0, (need, reason))
             if not touched and reason not in whole:
                 whole.append(reason)
-        undecided.update({f"{one.rule.id}: {', '.join(one.missing)}": None for one in fitting.undecided})
+        undecided.update(_undecided(fitting.undecided, new))
     steps = tuple(_step(name, texts[name], found[name]) for name in changed)
     needs = [step.need for step in steps] + ([Need.BLOCKED] if whole else [])
     return Upgrade(steps, _hardest(needs), tuple(whole), tuple(undecided))
+
+
+def _undecided(found: Iterable[rules.Undecided], pinset: Pinset) -> dict[str, None]:
+    """Rules of which something is pinned and the rest in no table; those about what is not pinned say nothing here."""
+    texts: dict[str, None] = {}
+    for one in found:
+        other = [text for text in one.missing if not text.endswith(": not read")]
+        if other and one.rule.id not in pinset.rules:
+            texts[f"{one.rule.id}: {', '.join(other)}"] = None
+    return texts
 
 
 def _step(name: str, texts: tuple[str | None, str | None], found: list[tuple[Need, str]]) -> Step:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import rich.console
@@ -12,14 +14,16 @@ import typer
 from rich.text import Text
 
 from lockstep.base import errors, issues, settings
-from lockstep.cli import options
+from lockstep.cli import options, pin_drafts
 
 if TYPE_CHECKING:
-    from pinsets.load import Catalogue
+    from pinsets.load import Catalogue, Resolved
+    from pinsets.upgrades import Upgrade
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Pinsets and locks.", rich_markup_mode=None)
+pin_drafts.register(app)
 
 NameArgument = Annotated[str, typer.Argument(metavar="PINSET", help="A name in pinsets/catalog/.")]
 FormatOption = Annotated[str, typer.Option("--format", help="table or json.", metavar="FORMAT")]
@@ -55,9 +59,13 @@ def list_pinsets(output: FormatOption = "table") -> None:
     if output == "json":
         print(json.dumps(rows, indent=2))
         return
-    table = rich.table.Table("pinset", "SKU", "locked for", "supported", box=None, pad_edge=False)
+    table = rich.table.Table(box=None, pad_edge=False)
+    table.add_column("pinset", no_wrap=True)
+    for title in ("SKU", "locked for", "supported"):
+        table.add_column(title)
     for row in rows:
-        table.add_row(str(row["pinset"]), ", ".join(row["sku"]), ", ".join(row["locks"]) or "–", str(row["supported"]))
+        cells = (str(row["pinset"]), ", ".join(row["sku"]), ", ".join(row["locks"]) or "–", str(row["supported"]))
+        table.add_row(*(Text(cell) for cell in cells))
     _console().print(table)
 
 
@@ -97,8 +105,9 @@ def show(name: NameArgument, output: FormatOption = "table") -> None:
 def query(
     name: NameArgument,
     component: Annotated[str, typer.Argument(metavar="COMPONENT", help="Such as driver or firmware.gpu.")],
+    output: FormatOption = "table",
 ) -> None:
-    """What one component is pinned to, and which file and line say so.
+    """What one component is pinned to, and which file and line say so, through every `base:`.
 
     \b
     Example:
@@ -107,6 +116,7 @@ def query(
     from lockstep.base import documents
     from pinsets import load, wishes
 
+    options.one_of(output, "table", "json")
     found = load.resolved(name, _catalogue())
     pin = next((pin for pin in wishes.pins(found.pinset) if pin.component == component), None)
     if pin is None:
@@ -115,9 +125,15 @@ def query(
             f"pinset {name} does not pin `{component}`", hint=documents.did_you_mean(component, known)
         )
     written = found.pinset.pins[component]
+    origin = found.origins[component]
+    if output == "json":
+        whole = {**pin.model_dump(mode="json"), "file": origin.path, "line": origin.line, "chain": list(found.chain)}
+        print(json.dumps({**whole, "why": written.why, "source": written.source}, indent=2))
+        return
     console = _console()
     console.print(f"{component} {' or '.join((pin.version, *pin.accept))}", markup=False)
-    console.print(f"  from {found.origins[component]}", markup=False)
+    inherited = f", inherited: {' ← '.join(found.chain)}" if not _own(found, component) else ""
+    console.print(f"  from {origin}{inherited}", markup=False)
     console.print(f"  layers {', '.join(layer.value for layer in pin.layers)}; scope {pin.scope.value}", markup=False)
     if written.why:
         console.print(f"  why: {written.why}", markup=False)
@@ -149,44 +165,77 @@ def lint(
     console.print(f"{len(chosen)} pinsets: nothing wrong", markup=False)
 
 
+def _own(found: Resolved, component: str) -> bool:
+    """Whether the pinset itself says it, not a base."""
+    return Path(found.origins[component].path).stem == found.chain[0]
+
+
 @app.command()
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A name in pinsets/catalog/.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="A name in pinsets/catalog/.")],
+    output: FormatOption = "table",
 ) -> None:
-    """What changes between two pinsets. Exit 0 when nothing does, 1 otherwise.
+    """What changes between two pinsets and what each change needs. Exit 0 when nothing changes, 1 otherwise.
+
+    One of: safe, needs-reboot, needs-power-cycle, one-way (cannot be taken back), blocked (does not fit, or is not
+    ours to change).
 
     \b
     Example:
       lockstep pin diff 2026-09-lab-gb200 2026-10-lab-gb200
     """
-    from pinsets import load, wishes
+    from inventory import load as fleets
+    from pinsets import load, upgrades
 
+    options.one_of(output, "table", "json")
+    places = settings.load()
     catalogue = _catalogue()
-    before = {pin.component: pin for pin in wishes.pins(load.pinset(old, catalogue))}
-    after = {pin.component: pin for pin in wishes.pins(load.pinset(new, catalogue))}
-    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    table = rich.table.Table("component", old, new, box=None, pad_edge=False)
-    for name in changed:
-        sides = (before.get(name), after.get(name))
-        texts = ["–" if pin is None else " or ".join((pin.version, *pin.accept)) for pin in sides]
-        if texts[0] == texts[1]:
-            texts = [f"{text} ({_rest(pin)})" for text, pin in zip(texts, sides, strict=True)]
-        table.add_row(Text(name), *(Text(text) for text in texts))
-    console = _console()
+    before, after = load.pinset(old, catalogue), load.pinset(new, catalogue)
+    known = fleets.known_skus(places)
+    upgrade = upgrades.between(before, after, [fleets.sku(name, places) for name in after.sku if name in known])
+    changed = bool(upgrade.steps or upgrade.reasons)
+    if output == "json":
+        print(json.dumps(_as_json(upgrade, old, new), indent=2))
+        raise typer.Exit(int(errors.ExitCode.DRIFT if changed else errors.ExitCode.IN_STEP))
+    _show_upgrade(upgrade, old, new)
     if changed:
-        console.print(table)
         raise typer.Exit(int(errors.ExitCode.DRIFT))
-    console.print("no pin differs", markup=False)
 
 
-def _rest(pin: object) -> str:
-    from pinsets.model import LockedPin
+def _as_json(upgrade: Upgrade, old: str, new: str) -> dict[str, object]:
+    steps = [dataclasses.asdict(step) for step in upgrade.steps]
+    return {
+        "old": old,
+        "new": new,
+        "need": upgrade.need,
+        "steps": steps,
+        "reasons": list(upgrade.reasons),
+        "undecided": list(upgrade.undecided),
+    }
 
-    if not isinstance(pin, LockedPin):
-        return ""
-    layers = "+".join(layer.value for layer in pin.layers)
-    return f"{layers}, scope {pin.scope.value}, enforce {pin.enforce.value}"
+
+def _show_upgrade(upgrade: Upgrade, old: str, new: str) -> None:
+    console = _console()
+    if not upgrade.steps:
+        console.print("no pin differs", markup=False)
+    table = rich.table.Table(box=None, pad_edge=False)
+    for title in ("component", old, new, "needs"):
+        table.add_column(title, no_wrap=True)
+    for step in upgrade.steps:
+        table.add_row(*(Text(cell) for cell in (step.component, step.old or "–", step.new or "–", step.need.value)))
+    if upgrade.steps:
+        console.print(table)
+        console.print()
+    # Below the table and not in it: a sentence in a column of a narrow terminal cannot be read.
+    for step in upgrade.steps:
+        console.print(f"{step.component}: {'; '.join(step.reasons)}", markup=False)
+    for reason in upgrade.reasons:
+        console.print(f"blocked: {reason}", markup=False)
+    for text in upgrade.undecided:
+        console.print(f"not decided by the pins alone: {text}", markup=False)
+    if upgrade.steps or upgrade.reasons:
+        console.print(f"as a whole: {upgrade.need.value}", markup=False)
 
 
 @app.command()
@@ -229,6 +278,8 @@ def lock(
             markup=False,
         )
         _external(console, made.lock.external)
+        for note in made.notes:
+            console.print(f"  note: {note}", markup=False)
 
 
 def _external(console: rich.console.Console, external: Sequence[str]) -> None:
