@@ -124,7 +124,7 @@ def _fields(pin: Pin) -> list[tuple[str, str]]:
 
 
 def _one_line(value: str) -> str:
-    return re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", value).strip()
+    return re.sub(r"\s+", " ", "".join(c if c.isprintable() else " " for c in value)).strip()
 
 
 def _scalar(value: str) -> str:

@@ -114,10 +114,11 @@ def _inherit(data: Mapping[str, Any], read: Read, merged: _Merged) -> None:
 def _operating_system(found: Draft, merged: _Merged) -> None:
     ids = {key: merged.constraints.get(f"OS.release.{key}") for key in ("ID", "VERSION_ID")}
     both = [_exact(value[0]) for value in ids.values() if value is not None]
-    if len(both) == 2 and all(both):
+    exact = len(both) == 2 and all(both)
+    if exact:
         found.add("os", f"{both[0]}-{both[1]}", f"{merged.constraints['OS.release.ID'][1]}: constraints OS.release")
     for name, (value, origin) in sorted(merged.constraints.items()):
-        if not name.startswith("OS.release.") or len(both) < 2:
+        if not (exact and name in ("OS.release.ID", "OS.release.VERSION_ID")):
             found.leave(f"{name} {value}", f"a condition for the whole machine, no version of a component ({origin})")
 
 
