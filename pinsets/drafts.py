@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from pinsets import components, lint
 from pinsets.facts import Layer
 from pinsets.model import Pin, Scope
 
-__all__ = ["Draft", "LeftOut", "text"]
+__all__ = ["Draft", "LeftOut", "quoted", "text"]
 
 _SCOPES: Final[Mapping[str, Scope]] = {
     **dict.fromkeys(
@@ -130,4 +129,21 @@ def _one_line(value: str) -> str:
 def _scalar(value: str) -> str:
     """A YAML scalar that reads back as this very text."""
     bare = _PLAIN.fullmatch(value) is not None and value.lower() not in _WORDS
-    return value if bare else json.dumps(value, ensure_ascii=True)
+    return value if bare else quoted(value)
+
+
+def quoted(value: str) -> str:
+    """A text in YAML's double quotes, ASCII only; JSON's would spell what lies beyond 16 bits as a pair, which YAML
+    refuses."""
+    return f'"{"".join(map(_escaped, value))}"'
+
+
+def _escaped(character: str) -> str:
+    number = ord(character)
+    if character in '"\\':
+        return f"\\{character}"
+    if 0x20 <= number < 0x7F:
+        return character
+    if number <= 0xFF:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"

@@ -6,13 +6,12 @@ build arguments get versions, since images are named by their own tags.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pinsets import rpmversions, wishes
+from pinsets import drafts, rpmversions, wishes
 from pinsets.model import Lock, LockedPackage, Pin, Pinset, Scope
 
 __all__ = ["FORMS", "NEEDS_LOCK", "render"]
@@ -70,20 +69,20 @@ def _whole(version: str) -> str:
 
 def _ansible(pinset: Pinset, lock: Lock | None) -> str | None:
     """Variables, each beginning with ``lockstep_``."""
-    lines = ["---", *_head(pinset, lock), f"lockstep_pinset: {_quoted(pinset.pinset)}"]
+    lines = ["---", *_head(pinset, lock), f"lockstep_pinset: {drafts.quoted(pinset.pinset)}"]
     if lock is not None:
-        lines += [f"lockstep_os: {_quoted(lock.os)}", f"lockstep_lock: {_quoted(lock.full)}"]
+        lines += [f"lockstep_os: {drafts.quoted(lock.os)}", f"lockstep_lock: {drafts.quoted(lock.full)}"]
         lines.append("lockstep_packages:" if lock.packages else "lockstep_packages: []")
         # apt's module takes name=version, dnf's takes name-version: both parts, so that either can be built.
         for package in lock.packages:
             lines += [
-                f"  - name: {_quoted(package.name)}",
-                f"    version: {_quoted(package.version)}",
-                f"    sha256: {_quoted(package.sha256)}",
+                f"  - name: {drafts.quoted(package.name)}",
+                f"    version: {drafts.quoted(package.version)}",
+                f"    sha256: {drafts.quoted(package.sha256)}",
             ]
     lines.append("lockstep_versions:")
     for pin in wishes.pins(pinset):
-        lines.append(f"  {_quoted(pin.component)}: {_quoted(pin.version)}")
+        lines.append(f"  {drafts.quoted(pin.component)}: {drafts.quoted(pin.version)}")
     return "\n".join(lines) + "\n"
 
 
@@ -112,7 +111,7 @@ def _operator(pinset: Pinset, lock: Lock | None) -> str | None:
             continue
         text = version if component not in _PREFIXED or version.startswith("v") else f"v{version}"
         exact = pin.package if pin is not None and component == "dcgm" and pin.package else text
-        parts.setdefault(part, []).append(f"  {key}: {_quoted(re.sub(r'^[0-9]+:', '', exact))}")
+        parts.setdefault(part, []).append(f"  {key}: {drafts.quoted(re.sub(r'^[0-9]+:', '', exact))}")
     flavour = _version(pinset.pins.get("driver.flavour"))
     if flavour is not None:
         kind = {"open": "open", "proprietary": "proprietary"}.get(flavour, "auto")
@@ -175,10 +174,6 @@ def _version(pin: Pin | None) -> str | None:
     if pin is None:
         return None
     return pin.version or (pin.accept[0] if pin.accept else None)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=True)
 
 
 FORMS: Final[Mapping[str, Callable[[Pinset, Lock | None], str | None]]] = MappingProxyType(
