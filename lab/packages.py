@@ -15,7 +15,7 @@ from email.utils import formatdate
 from functools import cache
 from pathlib import Path
 
-from lab import debs, elf
+from lab import debs, elf, smi_forms
 from lab.debs import Package
 
 __all__ = ["BASE_KERNEL", "all_packages", "build", "digest", "index"]
@@ -29,14 +29,22 @@ KERNELS = {"6.1.0-40-amd64": "6.1.153-1", "6.1.0-41-amd64": "6.1.158-1", "6.1.0-
 BASE_KERNEL = "6.1.0-40-amd64"
 """Installed in the base image; the pins name a newer one, so that a fresh node needs a reboot."""
 DRIVERS = {
+    "535.309.01": "12.2",
+    "550.163.01": "12.4",
+    "560.35.05": "12.6",
+    "570.86.15": "12.8",
+    "570.148.08": "12.8",
+    "575.57.08": "12.9",
     "580.95.05": "13.0",
     "580.105.08": "13.0",
     "580.126.20": "13.0",
+    "590.48.01": "13.1",
+    "595.71.05": "13.2",
     "610.43.02": "13.3",
     "610.57.04": "13.3",
     "610.71.05": "13.3",
 }
-"""Driver → highest CUDA its user-mode driver supports."""
+"""Driver → highest CUDA its user-mode driver supports. Pins name 580 and 610; the others show the older forms."""
 CUDA = {"13.0.1": "13.0.88", "13.0.2": "13.0.96", "13.3.0": "13.3.29", "13.3.1": "13.3.48"}
 """Toolkit → runtime (cudart)."""
 NCCL = ("2.27.7+cuda13.0", "2.28.9+cuda13.0", "2.30.7+cuda13.3", "2.31.2+cuda13.3")
@@ -125,8 +133,10 @@ def _drivers() -> Iterator[Package]:
             version=version,
             files={
                 "/usr/bin/nvidia-smi": _fill("nvidia-smi", version=driver, cuda=cuda),
-                "/usr/lib/nvidia/smi.awk": _fill("smi.awk"),
-                "/usr/lib/nvidia/smi.form": _fill("smi.form"),
+                "/usr/lib/nvidia/smi.awk": smi_forms.fields(
+                    _fill("smi.awk", dtd=smi_forms.dtd(driver)).decode(), driver
+                ).encode(),
+                "/usr/lib/nvidia/smi.form": smi_forms.form(_text("smi.form"), driver).encode(),
             },
             depends=tuple(f"{name} (= {version})" for name in ("libnvidia-ml1", "libcuda1", "nvidia-kernel-open-dkms")),
             section="utils",

@@ -115,7 +115,7 @@ function load_form(    line, depth) {
 }
 
 function print_xml(    i) {
-    print "<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v13.dtd\">\n<nvidia_smi_log>"
+    print "<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v@DTD@.dtd\">\n<nvidia_smi_log>"
     print "\t<timestamp>" strftime("%a %b %e %H:%M:%S %Y") "</timestamp>"
     print "\t<driver_version>" kmd "</driver_version>\n\t<cuda_version>" cuda "</cuda_version>"
     if (new) print "\t<kmd_version>" kmd "</kmd_version>\n\t<cuda_umd_version>" cuda "</cuda_umd_version>"
