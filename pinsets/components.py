@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from lockstep.base import documents, issues
 from lockstep.base.names import ComponentName
@@ -29,6 +30,16 @@ def load() -> Mapping[ComponentName, Component]:
     return MappingProxyType({ComponentName(name): component for name, component in file.components.items()})
 
 
+_LIKE: Final = MappingProxyType(
+    {
+        "ubuntu": "debian",
+        "dgx": "debian",
+        **dict.fromkeys(("almalinux", "amzn", "azurelinux", "centos", "fedora", "ol", "rocky", "sles"), "rhel"),
+    }
+)
+"""Distribution → the one whose packages it takes, where the registry has none of its own."""
+
+
 def family(os_name: str) -> str:
     """``ubuntu-24.04-amd64`` → ``ubuntu``."""
     return os_name.partition("-")[0]
@@ -38,7 +49,7 @@ def _templates(component: Component, os_name: str) -> tuple[str, ...]:
     name = family(os_name)
     if name in component.packages:
         return component.packages[name]
-    like = {"ubuntu": "debian", "rocky": "rhel", "almalinux": "rhel", "sles": "rhel"}.get(name)
+    like = _LIKE.get(name)
     return component.packages.get(like, ()) if like else ()
 
 

@@ -71,12 +71,17 @@ def _seen(operand: Operand, reading: Reading) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """A version lies in one of the ranges, and is none of the exceptions. With ``inside`` False: in none of them."""
+    """A version lies in one of the ranges, and is none of the exceptions. With ``inside`` False: in none of them.
+
+    Absent lies in no range and is nothing to forbid: it holds, since `present` asks
+    for that; with ``needed`` (the form ``is``) it does not.
+    """
 
     of: Operand
     ranges: tuple[ordering.Range, ...]
     excluded: tuple[ordering.Range, ...] = ()
     inside: bool = True
+    needed: bool = False
 
     def __str__(self) -> str:
         words = " or ".join(f"`{one.text}`" for one in self.ranges)
@@ -84,12 +89,12 @@ class Within:
         return f"{self.of} is {'in' if self.inside else 'not in'} {words}{but}"
 
     def judge(self, world: World) -> Judged:
-        """Absent lies in no range and is nothing to forbid: true, since `present` asks for that."""
+        """Undecided for what cannot be read, or has no order."""
         seen = self.of.read(world)
         if seen.missing is not None:
             return undecided(seen)
         if seen.value is None:
-            return Judged(True, (Evidence(seen.places, self._expected(), "absent"),))
+            return Judged(not self.needed, (Evidence(seen.places, self._expected(), "absent"),))
         holds = [one.holds(seen.order, seen.value) for one in self.ranges]
         left_out = [one.holds(seen.order, seen.value) for one in self.excluded]
         found = True if True in holds else None if None in holds else False
@@ -353,21 +358,6 @@ class Table:
         return Judged(True in holds, (Evidence(places, expected, seen.value, doubtful),))
 
 
-@dataclass(frozen=True, slots=True)
-class NotKnown:
-    """A condition is not known to hold: true where it is undecided. For `applies`, to leave out proven exceptions."""
-
-    of: Form[World]
-
-    def __str__(self) -> str:
-        return f"not known: {self.of}"
-
-    def judge(self, world: World) -> Judged:
-        """Never undecided."""
-        inner = self.of.judge(world)
-        return Judged(inner.truth is not True, inner.evidence)
-
-
 W_contra = TypeVar("W_contra", contravariant=True)
 
 
@@ -459,6 +449,21 @@ class Not(Generic[W_contra]):
             return Judged(not inner.truth, inner.evidence)
         merged = _merged(inner.evidence, " with ")
         return Judged(False, (replace(merged, expected="another combination"),))
+
+
+@dataclass(frozen=True, slots=True)
+class NotKnown(Generic[W_contra]):
+    """A condition is not known to hold: true where it is undecided. For `applies`, to leave out proven exceptions."""
+
+    of: Form[W_contra]
+
+    def __str__(self) -> str:
+        return f"not known: {self.of}"
+
+    def judge(self, world: W_contra) -> Judged:
+        """Never undecided."""
+        inner = self.of.judge(world)
+        return Judged(inner.truth is not True, inner.evidence)
 
 
 def _joined(conditions: Sequence[object], word: str) -> str:

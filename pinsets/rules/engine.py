@@ -18,7 +18,7 @@ from pinsets.rules.model import Breach, Level, Outcome, Rule, Undecided
 from pinsets.rules.operands import Attribute, Place
 from pinsets.rules.worlds import BASE_ATTRIBUTES, Context, NodeWorld, Readable, SetWorld, instances
 
-__all__ = ["attribute_patterns", "of_change", "of_group", "of_node", "of_set", "parts", "reads"]
+__all__ = ["attribute_patterns", "of_change", "of_group", "of_node", "of_set", "parts", "reads", "worlds"]
 
 
 def of_node(facts: NodeFacts, context: Context, rules: Sequence[Rule] | None = None) -> Outcome:
@@ -28,7 +28,7 @@ def of_node(facts: NodeFacts, context: Context, rules: Sequence[Rule] | None = N
         return outcome.result()
     world = NodeWorld(facts, context)
     for rule in _about("node", rules):
-        for one in _worlds(rule, world):
+        for one in worlds(rule, world):
             outcome.add(rule, _judge(rule, one), (facts.node,))
     return outcome.result()
 
@@ -130,7 +130,7 @@ def _about(level: Level, rules: Sequence[Rule] | None) -> Iterator[Rule]:
     return (rule for rule in (files.load() if rules is None else rules) if level in rule.levels)
 
 
-def _worlds(rule: Rule, world: NodeWorld) -> Iterator[NodeWorld]:
+def worlds(rule: Rule, world: NodeWorld) -> Iterator[NodeWorld]:
     """The node itself, or once for each instance that was read."""
     if rule.each is None:
         yield world

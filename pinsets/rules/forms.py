@@ -181,10 +181,10 @@ def _condition(at: _At) -> Form[Readable]:
     return make(inside)
 
 
-def _within(at: _At, *, inside: bool = True) -> Form[Readable]:
+def _within(at: _At, *, inside: bool = True, needed: bool = False) -> Form[Readable]:
     given = at.mapping(["of", "ranges"], ["except"])
     excluded = _ranges(at.inside("except")) if "except" in given else ()
-    return conditions.Within(_operand(at.inside("of")), _ranges(at.inside("ranges")), excluded, inside)
+    return conditions.Within(_operand(at.inside("of")), _ranges(at.inside("ranges")), excluded, inside, needed)
 
 
 def _equal(at: _At) -> Form[Readable]:
@@ -251,6 +251,7 @@ _CONDITIONS: Final[Mapping[str, Callable[[_At], Form[Readable]]]] = MappingProxy
         "not-known": lambda at: conditions.NotKnown(_condition(at)),
         "symbols": _symbols,
         "equal": _equal,
+        "is": lambda at: _within(at, needed=True),
         "within": _within,
         "outside": lambda at: _within(at, inside=False),
         "one-of": _one_of,
