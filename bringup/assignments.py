@@ -63,12 +63,14 @@ def expectations(
     """
     newest = book.assignments() if book is not None else {}
     locks = Locks(book, pool_lock)
+    waived = load.pinset(pool.pinset).rules
     return [
         Expectation(
             node,
             pool.sku,
             pool_lock,
             None if verify else _previous(node, snapshot.nodes.get(node.name), newest, locks, pool_lock),
+            waived,
         )
         for node in pool.nodes
     ]

@@ -9,12 +9,24 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lockstep.base import collection
 from lockstep.base.names import DomainName, NodeName
-from pinsets import deviations, expected_instances, fabrics, factsets, groups, sources, waivers
+from pinsets import (
+    breaches,
+    deviations,
+    expected_instances,
+    fabrics,
+    factsets,
+    groups,
+    host_state,
+    next_boot,
+    rules,
+    sources,
+    waivers,
+)
 from pinsets.deviations import Deviation
 from pinsets.facts import NodeFacts, Snapshot
 from pinsets.findings import Comparison, Finding, NodeVerdict, Severity, Verdict, by_severity, worst
@@ -38,6 +50,8 @@ class Expectation:
     previous: Lock | None = None
     """The lock it comes from while a roll-out runs: in step with that one is `pending-rollout`.
     Leave it out to verify what an act brought about."""
+    waived_rules: Mapping[str, str] = field(default_factory=dict)
+    """Rules that the pinset waives → reason: their breaches are infos."""
 
 
 @collection.paused()
@@ -52,25 +66,54 @@ def compare(expectations: Sequence[Expectation], snapshot: Snapshot) -> Comparis
     for one in expectations:
         name = one.node.name
         judged = judge.node(one, facts.get(name))
-        if (more := fabric.get(name)) is not None:
+        if more := (*_of_fabric(fabric.get(name, ()), judged[0]), *_of_disks(facts.get(name))):
             found, verdict, lock = judged
             judged = (*found, *more), worst([verdict, *(deviation.verdict for deviation in more)]), lock
         (apart if one.node.state.value in _OUT_OF_SERVICE else serving)[name] = judged
     nodes, shared = _results(serving)
     members = [one for one in expectations if one.node.name in nodes]
     group = groups.judge(members, snapshot, {name: judged[1:] for name, judged in serving.items()}, grouper)
-    for name in group.skewed:
-        old = nodes[name]
-        own = tuple(finding for finding in group.findings if name in finding.nodes)
-        nodes[name] = NodeVerdict(name, worst([old.verdict, Verdict.SKEWED]), (*old.findings, *own), old.lock)
+    ruled = breaches.of_groups(judge.members(members, facts, serving))
+    of_group = [*group.findings, *ruled.findings]
+    skewed = {**dict.fromkeys(group.skewed, Verdict.SKEWED), **ruled.skewed}
+    _add(nodes, skewed, of_group)
     return Comparison(
         nodes=nodes,
-        domains=_domains(members, nodes, group.skewed_domains),
-        findings=tuple(by_severity([*shared, *group.findings])),
+        domains=_domains(members, nodes, group.skewed_domains | ruled.skewed_domains),
+        findings=tuple(by_severity([*shared, *of_group])),
         apart=_results(apart)[0],
         common=group.common,
         baseline=_baseline(expectations),
+        undecided=judge.ledger.entries(),
     )
+
+
+def _add(nodes: dict[NodeName, NodeVerdict], skewed: Mapping[NodeName, Verdict], findings: Sequence[Finding]) -> None:
+    """Findings about groups among those of the nodes that they hold back."""
+    own: dict[NodeName, list[Finding]] = {}
+    for finding in findings:
+        for name in finding.nodes:
+            if name in skewed:
+                own.setdefault(name, []).append(finding)
+    for name, verdict in skewed.items():
+        old = nodes[name]
+        nodes[name] = NodeVerdict(name, worst([old.verdict, verdict]), (*old.findings, *own.get(name, ())), old.lock)
+
+
+_OF_FABRICS = frozenset({"driver", "fabricmanager", "nvlsm", "imex"})
+
+
+def _of_fabric(found: tuple[Deviation, ...], own: Sequence[Deviation]) -> tuple[Deviation, ...]:
+    """Where what brings a fabric up deviates itself, that is the finding, and mending it the remedy."""
+    explained = any(
+        one.verdict is not Verdict.ADMIT and one.coordinate is not None and one.coordinate.component in _OF_FABRICS
+        for one in own
+    )
+    return tuple(one for one in found if one.id != "fabric.state" or not explained)
+
+
+def _of_disks(facts: NodeFacts | None) -> tuple[Deviation, ...]:
+    return host_state.disks(facts.attributes) if facts is not None else ()
 
 
 def _results(judged: Mapping[NodeName, Judged]) -> tuple[dict[NodeName, NodeVerdict], list[Finding]]:
@@ -93,12 +136,15 @@ _OUT_OF_SERVICE = ("repair", "held")
 
 
 class _Judge:
-    """Judges nodes, keeping the result of every distinct (facts, GPUs seen, SKU, locks): a fleet has few."""
+    """Judges nodes, keeping the result of every distinct (facts, attributes read, SKU, locks): a fleet has few."""
 
     def __init__(self, grouper: factsets.Grouper, day: datetime.date) -> None:
-        self._known: dict[tuple[object, ...], Judged] = {}
+        self._known: dict[tuple[object, ...], tuple[Judged, tuple[rules.Undecided, ...]]] = {}
         self._groups = grouper
         self._day = day
+        self._alike = breaches.Alike(rules.reads, host_state.reads, next_boot.reads)
+        self._keys: dict[NodeName, tuple[object, ...]] = {}
+        self.ledger = breaches.Ledger()
 
     def node(self, one: Expectation, facts: NodeFacts | None) -> Judged:
         """What is to be said of one node, its fabric left aside."""
@@ -109,38 +155,68 @@ class _Judge:
             return (_unreachable(facts.unreachable),), Verdict.UNREACHABLE, lock
         if one.lock is None:
             return (_no_lock(),), Verdict.UNREADABLE, None
-        seen = facts.attributes.get("gpus")
         before = one.previous.full if one.previous is not None else None
-        own = one.node.waivers
-        key = (self._groups.number(facts.facts), seen, one.sku.sku, one.lock.full, before, own, facts.others)
+        alike = self._groups.number(facts.facts), facts.attributes.get("gpus"), self._alike.of(facts.attributes)
+        key = (alike, one.sku.sku, one.lock.full, before, one.node.waivers, facts.others)
+        self._keys[one.node.name] = alike
         if (known := self._known.get(key)) is None:
             known = self._known[key] = _judge(facts, one, one.lock, self._day)
-        return known
+        judged, undecided = known
+        if one.node.state.value not in _OUT_OF_SERVICE:
+            self.ledger.add(undecided, one.node.name)
+        return judged
+
+    def members(
+        self,
+        serving: Sequence[Expectation],
+        facts: Mapping[NodeName, NodeFacts],
+        judged: Mapping[NodeName, Judged],
+    ) -> list[breaches.Member]:
+        """The nodes that were judged, as the rules about groups take them."""
+        return [
+            breaches.Member(
+                facts[one.node.name],
+                one.node.domain,
+                self._keys[one.node.name],
+                breaches.explained_by(judged[one.node.name][0]),
+                one.sku,
+                one.previous if one.previous and judged[one.node.name][2] == one.previous.full else one.lock,
+            )
+            for one in serving
+            if one.node.name in self._keys
+        ]
 
 
-def _judge(node: NodeFacts, one: Expectation, lock: Lock, day: datetime.date) -> Judged:
+def _judge(
+    node: NodeFacts, one: Expectation, lock: Lock, day: datetime.date
+) -> tuple[Judged, tuple[rules.Undecided, ...]]:
+    """(deviations, verdict and lock that counts; rules left open) of one node."""
     sku, previous, facts = one.sku, one.previous, node.facts
     wrong_instances, present = expected_instances.judge(facts, node.attributes.get("gpus"), sku, lock)
 
     def against(lock: Lock) -> tuple[Deviation, ...]:
         found = deviations.of(facts, lock, present)
+        found = host_state.shadowed(facts, node.attributes, found)
+        found += tuple(host_state.holds(facts, node.attributes, lock, found))
+        found += next_boot.judge(facts, node.attributes, lock)
         if node.others:
-            instances = {"gpu": sku.slots("gpu"), "nic": sku.slots("nic")}
-            found += sources.deviations_of(facts, node.others, lock.coordinates(instances))
+            found += sources.deviations_of(facts, node.others, lock.coordinates(sku.all_slots()))
         return waivers.applied((*wrong_instances, *found), one.node.waivers, facts, day)
 
     found = against(lock)
     verdict = worst([Verdict.ADMIT, *(deviation.verdict for deviation in found)])
-    digest = lock.full
+    counts = lock
     if verdict is not Verdict.ADMIT and previous is not None and previous.full != lock.full:
         before = against(previous)
         if all(deviation.verdict is Verdict.ADMIT for deviation in before):
-            found, verdict, digest = before, Verdict.PENDING_ROLLOUT, previous.full
+            found, verdict, counts = before, Verdict.PENDING_ROLLOUT, previous
         elif len(before) < len(found):
             # It has not begun to move: what is wrong is wrong against the lock it comes from.
-            found, digest = before, previous.full
+            found, counts = before, previous
             verdict = worst([Verdict.ADMIT, *(deviation.verdict for deviation in before)])
-    return found, verdict, digest
+    broken, undecided = breaches.of_node(node, sku, counts, found, one.waived_rules)
+    verdict = worst([verdict, *(deviation.verdict for deviation in broken)])
+    return ((*found, *broken), verdict, counts.full), undecided
 
 
 def findings_of(by_node: Mapping[NodeName, Iterable[Deviation]]) -> dict[Deviation, Finding]:
@@ -155,18 +231,7 @@ def findings_of(by_node: Mapping[NodeName, Iterable[Deviation]]) -> dict[Deviati
             nodes.setdefault(deviation, []).extend(names)
     order = {name: index for index, name in enumerate(by_node)}
     return {
-        deviation: Finding(
-            id=deviation.id,
-            severity=deviation.severity,
-            coordinate=deviation.coordinate,
-            nodes=tuple(sorted(names, key=order.__getitem__)),
-            expected=deviation.expected,
-            observed=deviation.observed,
-            cause=deviation.cause,
-            remedy=deviation.remedy,
-            use=deviation.use,
-            doubtful=deviation.doubtful,
-        )
+        deviation: breaches.finding(deviation, tuple(sorted(names, key=order.__getitem__)))
         for deviation, names in nodes.items()
     }
 

@@ -1,4 +1,4 @@
-"""The NVLink domain a node declares against the one its fabric reports.
+"""The NVLink domain a node declares against the one its fabric reports, and whether the fabric of every GPU is up.
 
 The key of a domain is (cluster uuid, clique id), never the clique alone. HGX boxes
 report the zero uuid and clique 0, which is right there; on a tray of a rack it is a fault.
@@ -7,7 +7,7 @@ report the zero uuid and clique 0, which is right there; on a tray of a rack it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lockstep.base.names import ComponentName, DomainName, NodeName
@@ -31,16 +31,24 @@ def judge(nodes: Sequence[tuple[Node, Sku, NodeFacts | None]]) -> dict[NodeName,
     found: dict[NodeName, tuple[Deviation, ...]] = {}
     keys: dict[NodeName, tuple[DomainName, Key]] = {}
     for node, sku, facts in nodes:
-        if sku.nvlink != "rack" or facts is None or facts.unreachable is not None:
+        if sku.nvlink == "none" or facts is None or facts.unreachable is not None:
+            continue
+        if (down := _down(facts, sku)) and deviations.driver_answers(facts.facts):
+            found[node.name] = (_not_up(down),)
+        if sku.nvlink != "rack":
             continue
         uuid, clique = facts.attributes.get("fabric.cluster-uuid"), facts.attributes.get("fabric.clique")
         if uuid is None or clique is None:
             if deviations.driver_answers(facts.facts):
-                found[node.name] = (_unreadable(node.domain),)
+                found[node.name] = (*found.get(node.name, ()), _unreadable(node.domain))
         elif ZERO_UUID in uuid:
+            # The zero uuid says more than the state that goes with it.
             found[node.name] = (_zero(node.domain, facts.attributes.get("fabric.state")),)
         elif "," in uuid or "," in clique:
-            found[node.name] = (_mismatch(node.domain, "one fabric for all GPUs", f"{uuid} clique {clique}"),)
+            found[node.name] = (
+                *found.get(node.name, ()),
+                _mismatch(node.domain, "one fabric for all GPUs", f"{uuid} clique {clique}"),
+            )
         else:
             keys[node.name] = (node.domain, (uuid, clique))
     owners = _owners(keys)
@@ -48,7 +56,23 @@ def judge(nodes: Sequence[tuple[Node, Sku, NodeFacts | None]]) -> dict[NodeName,
         expected = owners.get(domain)
         if expected != key:
             wanted = f"{expected[0]} clique {expected[1]}" if expected else "a fabric of its own"
-            found[name] = (_mismatch(domain, wanted, f"{key[0]} clique {key[1]}"),)
+            found[name] = (*found.get(name, ()), _mismatch(domain, wanted, f"{key[0]} clique {key[1]}"))
+    return found
+
+
+def _down(facts: NodeFacts, sku: Sku) -> dict[str, list[str]]:
+    """State, or status of a completed one → slots whose fabric is not up. A state that nobody gave is no fault."""
+    found: dict[str, list[str]] = {}
+    attributes = facts.attributes
+    for slot in sku.slots("gpu"):
+        state = attributes.get(f"gpu.{slot}.fabric.state")
+        status = attributes.get(f"gpu.{slot}.fabric.status", "Success")
+        if state is not None and (state, status) != ("Completed", "Success"):
+            found.setdefault(state if state != "Completed" else status, []).append(slot)
+    if not found and (state := attributes.get("fabric.state")) not in (None, "Completed"):
+        found[str(state)] = []
+    if not found and (status := attributes.get("fabric.status", "Success")) != "Success":
+        found[status] = []
     return found
 
 
@@ -62,6 +86,20 @@ def _owners(keys: dict[NodeName, tuple[DomainName, Key]]) -> dict[DomainName, Ke
             owners[domain] = key
             taken.add(key)
     return owners
+
+
+def _not_up(down: Mapping[str, Sequence[str]]) -> Deviation:
+    told = "; ".join(f"{state} on {', '.join(slots)}" if slots else state for state, slots in sorted(down.items()))
+    return Deviation(
+        id="fabric.state",
+        severity=Severity.BLOCK,
+        verdict=Verdict.DRIFTED,
+        coordinate=DOMAIN,
+        expected="Completed, Success on every GPU",
+        observed=told,
+        cause="the NVLink fabric of these GPUs is not up, whatever the versions say",
+        remedy="look at fabric manager, NVLSM and IMEX, then at the switches; a version check alone shows nothing here",
+    )
 
 
 def _mismatch(domain: DomainName, expected: str, observed: str) -> Deviation:

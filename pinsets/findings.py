@@ -10,7 +10,17 @@ from typing import Final
 from lockstep.base.names import DomainName, NodeName
 from pinsets.facts import Coordinate
 
-__all__ = ["COMMON_CAUSE", "Comparison", "Finding", "NodeVerdict", "Severity", "Verdict", "by_severity", "worst"]
+__all__ = [
+    "COMMON_CAUSE",
+    "Comparison",
+    "Finding",
+    "NodeVerdict",
+    "Severity",
+    "Undecided",
+    "Verdict",
+    "by_severity",
+    "worst",
+]
 
 COMMON_CAUSE: Final = "common-cause:"
 """What the id of a common-cause finding begins with; coordinate and value follow, so the whole id can be accepted."""
@@ -110,6 +120,16 @@ class NodeVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Undecided:
+    """A rule that could not be judged on some nodes: neither kept nor broken."""
+
+    rule: str
+    nodes: tuple[NodeName, ...]
+    missing: tuple[str, ...]
+    """What would have to be read for it; the first few."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The result of compare for one pool."""
 
@@ -126,6 +146,8 @@ class Comparison:
     """What most nodes have, per coordinate that was read; what a table prints once."""
     baseline: str = ""
     """With what the nodes were compared, as a sentence for people."""
+    undecided: tuple[Undecided, ...] = ()
+    """Rules that some reading was not enough for."""
 
     @property
     def verdict(self) -> Verdict:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from lockstep.base import errors, limits
 from lockstep.base.names import NodeName
-from pinsets import factsets
+from pinsets import factsets, ruled
 from pinsets.deviations import shown
 from pinsets.facts import Coordinate, Fact, Observation, Snapshot, Unreadable
 from pinsets.findings import Comparison, Finding, NodeVerdict, Severity, Verdict, by_severity, worst
@@ -24,7 +24,8 @@ __all__ = ["compare_without_fleet"]
 def compare_without_fleet(snapshot: Snapshot, like: NodeName | None = None) -> Comparison:
     """Every node against ``like``, or against the majority. Raises `errors.InputError` when ``like`` was not read."""
     names = [name for name, node in snapshot.nodes.items() if node.unreachable is None]
-    sets = factsets.of(snapshot, names)
+    grouper = factsets.Grouper()
+    sets = factsets.of(snapshot, names, grouper)
     work = _Work()
     for name, node in snapshot.nodes.items():
         if node.unreachable is not None:
@@ -35,7 +36,7 @@ def compare_without_fleet(snapshot: Snapshot, like: NodeName | None = None) -> C
         baseline, sentence = _majority(sets, work, len(names))
     for facts, members in sets.groups:
         _one_set(work, facts, members, baseline)
-    return _result(snapshot, work, baseline, sentence)
+    return ruled.added(_result(snapshot, work, baseline, sentence), snapshot, grouper)
 
 
 Key = tuple[str, Severity, Coordinate | None, str, str]

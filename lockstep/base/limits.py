@@ -33,6 +33,8 @@ FENCE_SHARE: Final = 0.02
 COMMON_CAUSE_SHARE: Final = 0.10
 """Same coordinate and value, new on more than this share and `COMMON_CAUSE_NODES`: pin, parser or image."""
 COMMON_CAUSE_NODES: Final = 3
+DISK_FULL_PERCENT: Final = 98
+"""From this share of blocks or inodes in use on a file system, writes fail or are about to."""
 MAJORITY_SHARE: Final = 0.80
 """Without a fleet file, what fewer than this share of the nodes agree on is no baseline: either side may be right."""
 SHRINK_SHARE: Final = 0.05

@@ -6,6 +6,7 @@ A case names nodes (host ranges), what differs from facts equal to the lock, and
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from inventory import model
 from lockstep.base import documents, hostranges, issues
 from lockstep.base.names import ComponentName, DomainName, NodeName, PoolName, Slot
-from pinsets import canonical, compare, components
+from pinsets import canonical, compare, components, normalisers
 from pinsets.facts import ABSENT, Coordinate, Fact, NodeFacts, Observation, Snapshot, Unreadable, Version
 from pinsets.findings import Finding
 from pinsets.model import Lock, LockedPin
@@ -76,7 +77,13 @@ def _node(name: str, entry: dict[str, Any], sku: model.Sku) -> NodeFacts:
     attributes = {key: value for key, value in given.items() if value is not None}
     if "fabric.cluster-uuid" not in attributes:
         del attributes["fabric.clique"]
-    return NodeFacts(NodeName(name), 1.0, _facts(entry, sku), attributes=attributes)
+    attributes |= entry.get("attributes", {})
+    others = []
+    for text, value in entry.get("others", {}).items():
+        place = Coordinate.parse(text)
+        seen = Version(normalisers.normalise(place.component, value), value)
+        others.append(Fact(place, seen, "redfish:case"))
+    return NodeFacts(NodeName(name), 1.0, _facts(entry, sku), attributes=attributes, others=tuple(others))
 
 
 def _text(finding: Finding) -> str:
@@ -110,11 +117,13 @@ def test_a_case_of_facts_gives_its_verdicts(path: Path) -> None:
                 name,
                 DomainName(entry.get("domain", "r1")),
                 state=model.NodeState(entry.get("state", "in-service")),
+                waivers=tuple(model.Waiver.model_validate(waiver) for waiver in entry.get("waivers", ())),
             )
             expectations.append(compare.Expectation(node, sku, lock, previous))
             if not entry.get("missing"):
                 facts[NodeName(name)] = _node(name, entry, sku)
-    found = compare.compare(expectations, Snapshot(1.0, facts))
+    taken = datetime.datetime.fromisoformat(f"{case.get('taken', '2026-01-01')}T12:00:00+00:00").timestamp()
+    found = compare.compare(expectations, Snapshot(taken, facts))
     assert {name: result.verdict.value for name, result in found.nodes.items()} == case["verdicts"]
     assert sorted(map(_text, found.findings)) == sorted(case["findings"])
     assert {name: result.verdict.value for name, result in found.apart.items()} == case.get("apart", {})
