@@ -6,19 +6,22 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from bringup.parsers import texts
 from bringup.parsers.records import Record
+from bringup.parsers.texts import Raw
 from pinsets.facts import ABSENT, Absent, Unreadable
 
 __all__ = [
+    "NOT_ASKED",
     "Holder",
-    "Raw",
     "Sections",
     "admission",
     "boot_id",
     "busy",
-    "cuda_toolkit",
     "daemon",
+    "file_of",
     "holders",
     "kernel_next",
     "kernel_running",
@@ -28,12 +31,11 @@ __all__ = [
     "uid",
 ]
 
-Raw = str | Absent | Unreadable
-"""An observation before normalisation."""
-
 Sections = Mapping[str, "str | Absent | Unreadable"]
 """File name → its text, absent, or unreadable."""
 
+NOT_ASKED: Final = "not asked for"
+"""Reason of what the probe of that reading did not ask at all; nothing is made of it."""
 _PLACEHOLDERS = (
     *("none", "unknown", "not specified", "not available", "not applicable", "n/a", "default string", "0"),
     *("to be filled by o.e.m.", "system serial number", "chassis serial number", "123456789", "xxxxxxxx"),
@@ -46,7 +48,7 @@ _TOKEN = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+~_-]{0,99}")
 def sections(record: Record | Unreadable) -> Sections:
     """``@NAME`` and lines behind a blank → text; ``-NAME`` absent; ``!NAME`` there but not readable."""
     if isinstance(record, Unreadable):
-        return {}
+        return {"": record}
     found: dict[str, str | Absent | Unreadable] = {}
     lines: dict[str, list[str]] = {}
     current: list[str] = []
@@ -65,6 +67,15 @@ def sections(record: Record | Unreadable) -> Sections:
     return found
 
 
+def file_of(files: Sections, name: str) -> Raw:
+    """A file's text, absent or unreadable; ``not asked for`` where the probe of that reading did not name it."""
+    value = files.get(name)
+    if value is not None:
+        return value
+    whole = files.get("")
+    return whole if isinstance(whole, Unreadable) else Unreadable(NOT_ASKED)
+
+
 def _text(files: Sections, name: str) -> str | None:
     value = files.get(name)
     return value.strip().strip("\0") if isinstance(value, str) else None
@@ -79,7 +90,7 @@ def boot_id(files: Sections) -> str | None:
 def uid(files: Sections) -> int | None:
     """Effective user id of the reading, from ``Uid: real effective saved fs``."""
     fields = (_text(files, "uid") or "").split()
-    return int(fields[2]) if len(fields) > 2 and fields[2].isdecimal() else None
+    return int(fields[2]) if len(fields) > 2 and re.fullmatch("[0-9]{1,12}", fields[2]) else None
 
 
 def os_release(files: Sections) -> Mapping[str, str] | Unreadable:
@@ -96,14 +107,14 @@ def os_release(files: Sections) -> Mapping[str, str] | Unreadable:
 
 
 def kernel_running(record: Record | Unreadable) -> tuple[Raw, str | None]:
-    """``uname -r`` and ``uname -m`` → release and machine."""
+    """``uname -rm`` → release and machine; both on one line, or on two."""
     if isinstance(record, Unreadable):
         return record, None
-    lines = record.text.split("\n")
-    if record.rc != 0 and not lines[0].strip():
+    words = record.text.split()
+    if not words:
         return Unreadable(record.complaint), None
-    release = lines[0].strip()
-    machine = lines[1].strip() if len(lines) > 1 else ""
+    release = words[0]
+    machine = words[1] if len(words) == 2 else ""
     if not _TOKEN.fullmatch(release):
         return Unreadable(f"not a kernel release: {release[:60]!r}"), None
     return release, machine or None
@@ -119,17 +130,12 @@ def kernel_next(files: Sections, boot: Record | Unreadable) -> Raw:
             if saved:
                 return max(saved, key=len)
     if installed:
-        return max(installed, key=version_key)
+        return max(installed, key=texts.version_key)
     for line in (_text(files, "link") or "").splitlines():
         name = line.strip().rpartition("vmlinuz-")[2]
         if name != line.strip() and _TOKEN.fullmatch(name):
             return name
-    return ABSENT if "kernels" in files else Unreadable("not read")
-
-
-def version_key(text: str) -> tuple[tuple[int, int | str], ...]:
-    """Sort key in which 6.8.0-100 comes after 6.8.0-60: numbers as numbers, letters below numbers."""
-    return tuple((1, int(part)) if part.isdecimal() else (0, part) for part in re.findall(r"[0-9]+|[A-Za-z]+", text))
+    return ABSENT if "kernels" in files else file_of(files, "kernels")
 
 
 def serial(files: Sections, table: Record | Unreadable, by_gpu: str | None = None) -> str | None:
@@ -148,22 +154,9 @@ def serial(files: Sections, table: Record | Unreadable, by_gpu: str | None = Non
     return None
 
 
-def cuda_toolkit(files: Sections) -> Raw:
-    """/usr/local/cuda/version.json (``cuda.version``), before CUDA 11.1 version.txt."""
-    value = files.get("/usr/local/cuda/version.json", Unreadable("not read"))
-    if isinstance(value, str):
-        try:
-            found = json.loads(value)["cuda"]["version"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return Unreadable("version.json names no cuda.version")
-        return found if isinstance(found, str) and _TOKEN.fullmatch(found) else Unreadable("version.json is odd")
-    old = re.search(r"CUDA Version ([0-9][0-9.]*)", _text(files, "/usr/local/cuda/version.txt") or "")
-    return old[1] if old else value
-
-
 def admission(files: Sections) -> Mapping[str, object] | None:
     """The node's admission file; None when it has none. One that cannot be read still counts as there."""
-    value = files.get("/var/lib/lockstep/admission.json", Unreadable("not read"))
+    value = file_of(files, "/var/lib/lockstep/admission.json")
     if isinstance(value, Absent):
         return None
     if isinstance(value, Unreadable):

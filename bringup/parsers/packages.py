@@ -13,11 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bringup.parsers import host
+from bringup.parsers import texts
 from bringup.parsers.records import Record
+from bringup.parsers.texts import Raw
 from pinsets.facts import ABSENT, Unreadable
 
-__all__ = ["Package", "Packages", "parse", "version_of"]
+__all__ = ["Package", "Packages", "held", "parse", "version_locks", "version_of"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+~:^_-]*")
@@ -67,7 +68,7 @@ def parse(record: Record | Unreadable) -> Packages | Unreadable:
     return Packages(family, {name: tuple(entries) for name, entries in found.items()})
 
 
-def version_of(packages: Packages | Unreadable, carriers: Sequence[str]) -> host.Raw | None:
+def version_of(packages: Packages | Unreadable, carriers: Sequence[str]) -> Raw | None:
     """Version of a component by the first of its packages; None where it has none.
 
     ``{version}`` in a package's name (``linux-image-{version}``) is the version itself; of several the newest counts.
@@ -86,7 +87,42 @@ def version_of(packages: Packages | Unreadable, carriers: Sequence[str]) -> host
                 half = f"{name} is half installed ({entry.state})"
     if half is not None:
         return Unreadable(half)
-    return max(versions, key=host.version_key) if versions else ABSENT
+    return max(versions, key=texts.version_key) if versions else ABSENT
+
+
+def held(packages: Packages | Unreadable, carriers: Sequence[str], locked: frozenset[str] = frozenset()) -> str | None:
+    """Whether the installed packages of a component are held: ``yes``, ``no``, ``partial``; None without any.
+
+    dpkg keeps the mark itself (state ``hi``); for rpm ``locked`` are the names in dnf's or zypper's lists.
+    """
+    if isinstance(packages, Unreadable):
+        return None
+    marks = {
+        entry.held or name in locked
+        for carrier in carriers
+        for name, _ in _carrying(packages, carrier)
+        for entry in packages.by_name[name]
+        if entry.state[1:2] == "i"
+    }
+    return ("partial" if len(marks) == 2 else "yes" if True in marks else "no") if marks else None
+
+
+def version_locks(files: Mapping[str, object]) -> frozenset[str]:
+    """Names in dnf's versionlock lists (``[EPOCH:]NAME-VERSION-RELEASE.*``) and in zypper's; excludes left out."""
+    found = set()
+    for path, text in files.items():
+        if not isinstance(text, str) or not ("versionlock" in path or path == "/etc/zypp/locks"):
+            continue
+        for line in text.splitlines():
+            bare = line.strip()
+            zypper = re.fullmatch(r"solvable_name:\s*(\S{1,100})", bare)
+            dnf = re.fullmatch(
+                r"(?:[0-9*]{1,9}:)?([A-Za-z0-9][A-Za-z0-9.+_-]{0,99}?)-(?:[0-9*]{1,9}:)?[^-\s]+-[^-\s]+", bare
+            )
+            match = zypper or (None if bare.startswith(("#", "!")) else dnf)
+            if match is not None:
+                found.add(match[1])
+    return frozenset(found)
 
 
 def _carrying(packages: Packages, template: str) -> list[tuple[str, str | None]]:

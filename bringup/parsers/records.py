@@ -17,7 +17,7 @@ from pinsets.facts import Unreadable
 
 __all__ = ["Answer", "Record", "read"]
 
-_ABANDONED, _EARLIER_ALIVE, _NO_TIME, _NOT_FOUND = -1, -2, -3, 127
+_ABANDONED, _EARLIER_ALIVE, _NO_TIME, _NOT_PERMITTED, _NOT_FOUND = -1, -2, -3, 126, 127
 _FILE_TOO_LARGE = 128 + 25
 """A command that met the output limit ends by SIGXFSZ."""
 
@@ -36,6 +36,11 @@ class Record:
     def text(self) -> str:
         """Standard output; bytes that are no UTF-8 become U+FFFD."""
         return self.out.decode("utf-8", "replace")
+
+    @property
+    def errors(self) -> str:
+        """Standard error, read as `text` is."""
+        return self.err.decode("utf-8", "replace")
 
     @property
     def complaint(self) -> str:
@@ -58,6 +63,8 @@ class Record:
             return Unreadable(f"no answer in {self.ms / 1000:.0f} s")
         if self.rc in (_EARLIER_ALIVE, _NO_TIME):
             return Unreadable(self.complaint)
+        if self.rc == _NOT_PERMITTED and self.err.startswith(b"needs root"):
+            return Unreadable("needs root")
         if self.rc == _FILE_TOO_LARGE or len(self.out) >= limits.OUTPUT_BYTES_PER_COMMAND:
             return Unreadable(f"output cut at {limits.OUTPUT_BYTES_PER_COMMAND} bytes")
         return None

@@ -54,14 +54,14 @@ def answer(serial: str = "SN1", **changes: str | None) -> bytes:
     nccl = changes.get("nccl") or version["nccl"]
     records = {
         "host": _host(driver, kernel, serial, changes.get("admission"), changes.get("bios") or "1.0"),
-        "kernel": f"{kernel}\nx86_64\n",
+        "kernel": f"{kernel} x86_64\n",
         "boot": "",
         "serial": "",
         "packages": _packages(found, nccl),
         "holders": "end\n",
-        "module": f"{changes.get('ondisk') or driver}\nDual MIT/GPL\n",
+        "module": _module(changes.get("ondisk") or driver, kernel),
         "next_modules": "",
-        "nccl": f"/usr/lib/x86_64-linux-gnu/libnccl.so.{nccl}\nNCCL version {nccl}+cuda13.0\n",
+        "libraries": _libraries(nccl, driver),
         "toolkit": f"NVIDIA Container Toolkit CLI version {version['container-toolkit']}\n",
         "kubelet": f"Kubernetes v{version['kubelet']}\n",
         "kubeadm": f"v{version['kubeadm']}\n",
@@ -109,6 +109,21 @@ def _host(driver: str, kernel: str, serial: str, admission: str | None, bios: st
     return text if admission is not None else text + "-/var/lib/lockstep/admission.json\n"
 
 
+def _module(version: str, kernel: str) -> str:
+    return (
+        f"filename:       /lib/modules/{kernel}/updates/dkms/nvidia.ko\nversion:        {version}\n"
+        f"license:        Dual MIT/GPL\nvermagic:       {kernel} SMP preempt mod_unload modversions \n"
+    )
+
+
+def _libraries(nccl: str, driver: str) -> str:
+    folder = "/usr/lib/x86_64-linux-gnu"
+    files = {"libnccl.so.2": nccl, "libcuda.so.1": driver, "libnvidia-ml.so.1": driver}
+    paths = "".join(f" {name} {folder}/{name}\n" for name in files)
+    real = "".join(f" {folder}/{name} {folder}/{name.rpartition('.')[0]}.{to}\n" for name, to in files.items())
+    return f"@paths\n{paths}@real\n{real}@strings\n{folder}/libnccl.so.{nccl}:NCCL version {nccl}+cuda13.0\n"
+
+
 def lock_version(component: str) -> str:
     """The pinned version of a component."""
     pin = lock().pin(component)
@@ -120,7 +135,7 @@ def _packages(found: Lock, nccl: str) -> str:
     lines = []
     for package in found.packages:
         version = f"{nccl}-1+cuda13.0" if package.name == "libnccl2" else package.version
-        lines.append(f"{package.name}\t{version}\tii \tamd64\n")
+        lines.append(f"{package.name}\t{version}\thi \tamd64\n")
     return "#dpkg\n" + "".join(lines)
 
 

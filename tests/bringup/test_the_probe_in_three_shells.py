@@ -65,10 +65,10 @@ def test_every_command_answers_in_order_and_nothing_is_left(shell: list[str], to
     _program(tools, "nvidia-smi", "echo '<nvidia_smi_log/>'; echo complaint >&2; exit 7")
     answer = _run(shell, tools)
     assert answer.complete
-    assert list(answer.records) == [command.id for command in probe.COMMANDS]
+    assert list(answer.records) == [command.id for command in probe.commands()]
     smi = answer.records["smi"]
     assert (smi.rc, smi.out, smi.err) == (7, b"<nvidia_smi_log/>\n", b"complaint\n")
-    assert answer.records["kernel"].text.splitlines()[0] == os.uname().release
+    assert answer.records["kernel"].text.split() == [os.uname().release, os.uname().machine]
     assert "/proc/sys/kernel/random/boot_id" in answer.records["host"].text
     assert _folders() == before
 
@@ -174,8 +174,64 @@ def test_a_script_that_was_cut_does_nothing(shell: list[str], tools: Path, tmp_p
 def test_the_output_is_json_lines_and_ends_with_the_count(tools: Path) -> None:
     done = subprocess.run(["dash", "-s"], input=probe.script({}).encode(), capture_output=True, timeout=60)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert lines[-1] == {"done": len(probe.COMMANDS)}
+    assert lines[-1] == {"done": len(probe.commands())}
     assert {frozenset(line) for line in lines[:-1]} == {frozenset({"id", "rc", "ms", "out", "err"})}
+
+
+def test_heavy_tools_are_only_asked_when_told_to() -> None:
+    heavy = {command.id for command in probe.COMMANDS if command.deep}
+    assert {"mstflint", "mlxfwmanager", "mlxconfig"} <= heavy
+    assert not heavy & {command.id for command in probe.commands()}
+    assert "mlxfwmanager" not in probe.script(components.load())
+    assert "mlxfwmanager" in probe.script(components.load(), deep=True)
+
+
+def test_a_program_that_is_not_there_starts_nothing(shell: list[str], tools: Path) -> None:
+    answer = _run(shell, tools)
+    missing = answer.records["fabricmanager"]
+    assert (missing.rc, missing.ms, missing.out, missing.err) == (127, 0, b"", b"")
+
+
+def _as_nobody(shell: list[str], tools: Path) -> records.Answer:
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root and setpriv, to become nobody")
+    for folder in (tools.parent.parent.parent, tools.parent.parent, tools.parent, tools):
+        folder.chmod(0o755)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    script = probe.script(components.load(), deep=True)
+    environ = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": "/"}
+    done = subprocess.run(
+        [*nobody, *shell, "-s"], input=script.encode(), capture_output=True, env=environ, timeout=60, cwd="/"
+    )
+    return records.read(done.stdout)
+
+
+def test_what_needs_root_says_so_to_those_who_are_not(shell: list[str], tools: Path) -> None:
+    _program(tools, "sudo", "exit 1")
+    _program(tools, "nicctl", "echo must not run")
+    answer = _as_nobody(shell, tools)
+    assert answer.complete, answer.problem
+    assert answer.records["root"].rc == 1
+    assert str(answer.records["nicctl"].unreadable) == "unreadable: needs root"
+    assert answer.records["kernel"].rc == 0
+
+
+def test_sudo_that_asks_nothing_reads_what_needs_root(shell: list[str], tools: Path) -> None:
+    _program(tools, "sudo", '[ "$1" = -n ] || exit 1; shift; exec "$@"')
+    _program(tools, "nicctl", 'echo "$1 $2 $3"')
+    answer = _as_nobody(shell, tools)
+    assert answer.complete, answer.problem
+    assert answer.records["root"].rc == 0
+    assert answer.records["nicctl"].text == "show card -j\n"
+    assert "@root\n sudo\n" in answer.records["host"].text
+
+
+def test_a_sudo_that_waits_for_a_password_holds_nothing_up(tools: Path, tmp_path: Path) -> None:
+    _program(tools, "sudo", f"echo $$ >{tmp_path}/sudo.running; exec sleep 60")
+    answer = _as_nobody(["dash"], tools)
+    assert answer.complete, answer.problem
+    assert answer.records["root"].rc == probe.ABANDONED
+    assert answer.records["kernel"].rc == 0
 
 
 def test_every_carrier_of_the_registry_is_asked_for() -> None:
@@ -184,9 +240,10 @@ def test_every_carrier_of_the_registry_is_asked_for() -> None:
     assert all("{" not in name and "'" not in name for name in names)
 
 
-def test_the_script_passes_shellcheck() -> None:
+@pytest.mark.parametrize("deep", [False, True])
+def test_the_script_passes_shellcheck(deep: bool) -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not installed")
-    text = "#!/bin/sh\n" + probe.script(components.load())
+    text = "#!/bin/sh\n" + probe.script(components.load(), deep=deep)
     done = subprocess.run(["shellcheck", "-s", "sh", "-"], input=text, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
