@@ -10,7 +10,7 @@ from lockstep.base.names import ComponentName, NodeName
 from pinsets.facts import Coordinate, Layer
 from pinsets.rules import ordering
 from pinsets.rules.conditions import Evidence, Form, Judged, every, some
-from pinsets.rules.operands import Operand, Reading
+from pinsets.rules.operands import Operand, Reading, short
 from pinsets.rules.worlds import Readable
 
 __all__ = ["Crowd", "Every", "Mixed", "Recipe", "Recipes", "Same", "Some"]
@@ -68,13 +68,18 @@ class Same:
         if len(counts) < 2:
             return Judged(None if missing else True, missing=missing)
         common, most = max(counts.items(), key=lambda item: (item[1], item[0]))
+        total = sum(counts.values())
+        split = ", ".join(f"{value} on {count}" for value, count in counts.most_common(4))
+        # Where no side has more than half, nobody can tell which one is odd.
+        even = most * 2 <= total
+        expected = f"one value; {split} ({operand})" if even else f"{common}, as on {most} of {total} nodes ({operand})"
         evidence = []
-        for value in sorted(set(counts) - {common}):
+        for value in sorted(set(counts) if even else set(counts) - {common}):
             holders = [(name, reading) for name, reading in found if str(reading) == value]
             evidence.append(
                 Evidence(
                     holders[0][1].places,
-                    f"{common}, as on {most} of {sum(counts.values())} nodes ({operand})",
+                    expected,
                     value,
                     any(reading.doubtful for _, reading in holders),
                     tuple(name for name, _ in holders),
@@ -98,7 +103,7 @@ class Mixed:
         counts = world.count(found)
         if len(counts) < 2 and missing:
             return Judged(None, missing=missing)
-        observed = " and ".join(f"{self.of} {value} on {count}" for value, count in sorted(counts.items()))
+        observed = " and ".join(f"{short(self.of)} {value} on {count}" for value, count in sorted(counts.items()))
         places = found[0][1].places if found else ()
         return Judged(len(counts) > 1, (Evidence(places, "one value", observed),))
 
