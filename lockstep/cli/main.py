@@ -20,9 +20,10 @@ __all__ = ["VERBS", "build", "run"]
 
 VERBS: dict[str, str] = {
     "audit": "Read every node and GPU, and say which deviate from their lock or from each other.",
+    "verify": "Check signed statements about nodes that `audit --sign` wrote.",
     "check": "Read a fleet's files and report every mistake; contacts nothing.",
     "show": "Print a fleet as a tree or as JSON.",
-    "pin": "Pinsets and locks: list, show, lint, lock, query.",
+    "pin": "Pinsets and locks: list, show, query, lint, diff, lock, import, from-node, export.",
     "up": "Bring an environment into step through the Pulumi engine.",
     "env": 'Print the environment for plain `pulumi` on a stack: eval "$(lockstep env lab)".',
     "replace": "Replace a failed node; it rejoins only with versions equal to its predecessor's.",
@@ -32,6 +33,7 @@ VERBS: dict[str, str] = {
     "lab": "A fleet in a box on this machine: up, status, break, mend, exec, down.",
     "tools": "Build and find the engine programs: build, status.",
     "probe": "Show the exact script that reads a node.",
+    "preflight": "Inside a job: compare what its ranks have really mapped, and name the odd one.",
 }
 """Verb → its one line. The module is ``lockstep.cli.VERB`` (``import`` is ``importing``). It defines ``command``, a
 function with typer annotations, or ``app``, a Typer with commands of its own.
