@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bringup.transport import known_hosts, ssh_config
-from bringup.transport.base import Identity, Jump, Target
+from bringup.transport.base import Identity, Jump, Target, Trust
 from inventory.model import Fleet, Ssh
 from lockstep.base import credentials, errors
 from lockstep.base.names import NodeName
@@ -15,6 +15,7 @@ from lockstep.base.names import NodeName
 __all__ = ["for_fleet", "for_hosts"]
 
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+_PROXY_COMMAND = "ProxyCommand of ~/.ssh/config is run by --transport openssh alone; or use ProxyJump"
 _JUMPS = 5
 """Longest chain; a longer one is a configuration that names itself."""
 
@@ -61,9 +62,10 @@ class _Ways:
         place = address or found.hostname
         port = self._ssh.port or found.port or 22
         identities = (self._identity,) if self._identity else self._identities(found)
+        files = (self._ssh.known_hosts,) if self._ssh.known_hosts else self._files(found)
+        names = _names(found, place, node)
         if keys is None:
-            files = (self._ssh.known_hosts,) if self._ssh.known_hosts else self._files(found)
-            keys = self._book(files).lookup_any(_names(found, place, node), port)
+            keys = self._book(files).lookup_any(names, port)
         return Target(
             node=node,
             address=place,
@@ -73,8 +75,15 @@ class _Ways:
             host_keys=keys,
             jumps=self._jumps(found),
             agent=self._identity is None and not found.identities_only,
-            refused="ProxyCommand of ~/.ssh/config is not run here; use ProxyJump" if found.proxy_command else None,
+            refused=_PROXY_COMMAND if found.proxy_command else None,
+            certificates=tuple(str(path) for path in found.certificate_files),
+            trust=self._trust(files, names, port),
         )
+
+    def _trust(self, files: tuple[Path, ...], names: tuple[str, ...], port: int) -> Trust:
+        book = self._book(files)
+        name = names[0] if port == 22 else f"[{names[0]}]:{port}"
+        return Trust(book.revoked, book.authorities(names, port), name, files[0])
 
     def _identities(self, found: ssh_config.HostConfig) -> tuple[Identity, ...]:
         named = tuple(Identity(str(path)) for path in found.identity_files if path.is_file())
@@ -97,6 +106,8 @@ class _Ways:
                     identities=self._identities(hop),
                     agent=not hop.identities_only,
                     host_keys=self._book(self._files(hop)).lookup_any(_names(hop, hop.hostname, host), number),
+                    certificates=tuple(str(path) for path in hop.certificate_files),
+                    trust=self._trust(self._files(hop), _names(hop, hop.hostname, host), number),
                 )
             )
         return tuple(chain[-_JUMPS:])

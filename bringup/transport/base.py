@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from lockstep.base import limits
 from lockstep.base.names import NodeName
 
-__all__ = ["Failure", "FailureKind", "Identity", "Jump", "Outcome", "Patience", "Target", "Transport"]
+__all__ = ["Failure", "FailureKind", "Identity", "Jump", "Outcome", "Patience", "Target", "Transport", "Trust"]
 
 
 class FailureKind(enum.StrEnum):
@@ -25,6 +26,7 @@ class FailureKind(enum.StrEnum):
     """TCP opened, but no SSH server spoke in time."""
     HOST_KEY_UNKNOWN = "host key unknown"
     HOST_KEY_CHANGED = "host key changed"
+    HOST_KEY_REVOKED = "host key revoked"
     AUTH = "auth"
     HUNG = "hung"
     """The server spoke and then fell silent: before login, or with nothing of the script's output."""
@@ -38,7 +40,12 @@ class FailureKind(enum.StrEnum):
     @property
     def may_heal(self) -> bool:
         """Whether another try with more patience can end better."""
-        return self not in (FailureKind.HOST_KEY_UNKNOWN, FailureKind.HOST_KEY_CHANGED, FailureKind.AUTH)
+        return self not in (
+            FailureKind.HOST_KEY_UNKNOWN,
+            FailureKind.HOST_KEY_CHANGED,
+            FailureKind.HOST_KEY_REVOKED,
+            FailureKind.AUTH,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,20 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Trust:
+    """What known_hosts files say of one host besides its keys."""
+
+    revoked: tuple[str, ...] = ()
+    """``TYPE BASE64`` of keys marked ``@revoked``: never accepted, whoever offers them."""
+    authorities: tuple[str, ...] = ()
+    """Keys of ``@cert-authority`` lines that cover the host."""
+    name: str = ""
+    """Under which a new key would be written: alias, ``HOST`` or ``[HOST]:PORT``."""
+    file: Path | None = None
+    """The known_hosts file that a new key would be written to, and only where the user says so."""
+
+
+@dataclass(frozen=True, slots=True)
 class Jump:
     """A host that the connection goes through (ProxyJump)."""
 
@@ -62,6 +83,8 @@ class Jump:
     identities: tuple[Identity, ...] = ()
     agent: bool = True
     host_keys: tuple[str, ...] = ()
+    certificates: tuple[str, ...] = ()
+    trust: Trust = Trust()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +104,10 @@ class Target:
     agent: bool = True
     """Whether the keys of a running agent are tried after `identities`."""
     refused: str | None = None
-    """Why it cannot be reached at all as configured (``ProxyCommand``); nothing is tried then."""
+    """Why our own client cannot reach it as configured (``ProxyCommand``): it tries nothing then."""
+    certificates: tuple[str, ...] = ()
+    """Paths of the user's certificates (``CertificateFile``), each used with the identity that it certifies."""
+    trust: Trust = Trust()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One script to one host over SSH, by paramiko tuned for sweeps. The one module that imports paramiko.
+"""One script to one host over SSH, by paramiko tuned for sweeps.
 
 What the tuning buys (client CPU per host): own host-key dictionaries instead of paramiko's files (342 → 7 ms at
 1,000 known hosts), keys parsed once (128 ms per RSA key), TCP_NODELAY (45 ms of wall), cheap algorithms preferred.
@@ -11,19 +11,16 @@ deadline, and the socket is closed at its end.
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import paramiko
-from paramiko.ssh_exception import PasswordRequiredException, SSHException
+from paramiko.ssh_exception import IncompatiblePeer, SSHException
 
-from bringup.transport import known_hosts, sockets
+from bringup.transport import known_hosts, sockets, ssh_keys
 from bringup.transport.base import Failure, FailureKind, Identity, Jump, Outcome, Patience, Target
 from bringup.transport.sockets import Clock, Failed
 from lockstep.base import limits
@@ -50,7 +47,9 @@ class _Transport(paramiko.Transport):
 class Ssh:
     """The transport. One object per sweep; threads share its keys, agent and jump hosts."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, accept_new: bool = False) -> None:
+        """``accept_new`` takes the key of a host that has none, and writes it to the target's known_hosts file."""
+        self._accept_new = accept_new
         # Every dead host would print a traceback of paramiko's thread; its reason is in our failure already.
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)
         self._lock = threading.Lock()
@@ -72,7 +71,7 @@ class Ssh:
             kind, reason, remedy = failed.failure
             return Failure(kind, reason, clock.spent, remedy)
         except (SSHException, EOFError, OSError) as error:
-            return Failure(FailureKind.CLOSED, _text(error), clock.spent)
+            return Failure(FailureKind.CLOSED, ssh_keys.text(error), clock.spent)
 
     def close(self) -> None:
         """Cut every connection."""
@@ -120,12 +119,28 @@ class Ssh:
             negotiated.wait(clock.login)
             if not (negotiated.is_set() and transport.is_active()):
                 raise _silent(transport, clock)
-            _verify(transport, target, name or (target.node if isinstance(target, Target) else target.address))
+            self._verify(transport, target, name or (target.node if isinstance(target, Target) else target.address))
             self._authenticate(transport, target, clock)
         except BaseException:
             self._forget(transport)
             raise
         return transport
+
+    def _verify(self, transport: paramiko.Transport, target: Target | Jump, name: str) -> None:
+        """The server's key must be one of the known; nothing is learnt from the network but where the user says so."""
+        offered = transport.get_remote_server_key()
+        shown = f"{offered.get_name()} {offered.get_base64()}"
+        refusal = known_hosts.refusal(name, target.address, target.port, shown, target.host_keys, target.trust)
+        if refusal is None:
+            return
+        new = refusal[0] is FailureKind.HOST_KEY_UNKNOWN and not target.trust.authorities
+        if not (self._accept_new and new and target.trust.file is not None):
+            raise Failed(*refusal)
+        try:
+            known_hosts.remember(target.trust, shown)
+        except OSError as error:
+            reason = f"its key was not accepted, since {target.trust.file} cannot be written: {error.strerror}"
+            raise Failed(FailureKind.HOST_KEY_UNKNOWN, reason) from error
 
     def _authenticate(self, transport: paramiko.Transport, target: Target | Jump, clock: Clock) -> None:
         problems: list[str] = []
@@ -145,7 +160,7 @@ class Ssh:
                     raise Failed(FailureKind.HUNG, "silent during login") from error
                 continue
             except (SSHException, EOFError) as error:
-                problems.append(_text(error))
+                problems.append(ssh_keys.text(error))
                 break
             if transport.is_authenticated():
                 return
@@ -160,22 +175,27 @@ class Ssh:
             key = self._key(identity)
             if isinstance(key, str):
                 problems.append(key)
-            else:
-                yield key
+                continue
+            if (better := ssh_keys.certified(key, target.certificates)) is not None:
+                yield better
+            yield key
         if target.agent:
-            yield from self._agent_keys()
+            for held in self._agent_keys():
+                if (better := ssh_keys.certified(held, target.certificates)) is not None:
+                    yield better
+                yield held
 
     def _key(self, identity: Identity) -> paramiko.PKey | str:
         """The parsed key, or why there is none; parsed once (an RSA key costs 0.1 s)."""
         with self._lock:
             if identity not in self._keys:
-                self._keys[identity] = _load_key(identity)
+                self._keys[identity] = ssh_keys.load(identity)
             return self._keys[identity]
 
     def _agent_keys(self) -> Sequence[paramiko.PKey]:
         with self._lock:
             if self._agent is None:
-                self._agent = _agent_keys()
+                self._agent = ssh_keys.agent_keys()
             return self._agent
 
     def _forget(self, transport: paramiko.Transport) -> None:
@@ -203,7 +223,7 @@ class _Relay:
             kind = FailureKind.REFUSED if error.code == 2 else FailureKind.JUMP
             raise Failed(kind, f"{self._name} cannot open {target.address}:{target.port}: {error.text}") from error
         except (SSHException, EOFError) as error:
-            raise Failed(FailureKind.JUMP, f"{self._name}: {_text(error)}") from error
+            raise Failed(FailureKind.JUMP, f"{self._name}: {ssh_keys.text(error)}") from error
 
     @property
     def _name(self) -> str:
@@ -266,17 +286,12 @@ def _silent(transport: paramiko.Transport, clock: Clock) -> Failed:
     if not transport.remote_version:
         how = "closed the connection" if cut else f"said nothing for {clock.login_limit:.0f} s"
         return Failed(FailureKind.NO_BANNER, f"TCP opened, but no SSH banner came: it {how}")
+    if isinstance(error, IncompatiblePeer):
+        remedy = "--transport openssh offers what the system's ssh knows"
+        return Failed(FailureKind.CLOSED, f"no algorithm in common: {ssh_keys.text(error)}", remedy)
     if cut:
-        return Failed(FailureKind.CLOSED, f"during the key exchange: {_text(error)}")
+        return Failed(FailureKind.CLOSED, f"during the key exchange: {ssh_keys.text(error)}")
     return Failed(FailureKind.HUNG, f"silent after its banner for {clock.login_limit:.0f} s")
-
-
-def _verify(transport: paramiko.Transport, target: Target | Jump, name: str) -> None:
-    """The server's key must be one of the known; nothing is ever learnt from the network."""
-    offered = transport.get_remote_server_key()
-    shown = f"{offered.get_name()} {offered.get_base64()}"
-    if (refusal := known_hosts.refusal(name, target.address, target.port, shown, target.host_keys)) is not None:
-        raise Failed(*refusal)
 
 
 def _feed(transport: paramiko.Transport, script: str, clock: Clock) -> Outcome | Failure:
@@ -342,57 +357,3 @@ def _cut(transport: paramiko.Transport) -> None:
     with contextlib.suppress(OSError, EOFError, SSHException):
         sock.close()
     transport.close()
-
-
-def _load_key(identity: Identity) -> paramiko.PKey | str:
-    shown = identity.path or "the identity"
-    try:
-        key = _parse_key(identity)
-    except (PasswordRequiredException, TypeError):
-        # cryptography says by a TypeError that a password is missing.
-        return f"{shown} is encrypted: load it into an agent"
-    except (SSHException, ValueError, OSError, paramiko.pkey.UnknownKeyType) as error:
-        return f"{shown}: {_text(error)}"
-    if identity.path is not None and (certificate := Path(f"{identity.path}-cert.pub")).is_file():
-        with contextlib.suppress(SSHException, ValueError):
-            key.load_certificate(str(certificate))
-    return key
-
-
-def _parse_key(identity: Identity) -> paramiko.PKey:
-    if identity.path is not None:
-        return paramiko.PKey.from_path(identity.path)
-    text = identity.text or ""
-    last: Exception = ValueError("no private key")
-    for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
-        try:
-            return kind.from_private_key(io.StringIO(text if text.endswith("\n") else text + "\n"))
-        except PasswordRequiredException:
-            raise
-        except (SSHException, ValueError) as error:
-            last = error
-    raise SSHException(str(last))
-
-
-def _agent_keys() -> list[paramiko.PKey]:
-    """Keys of the running agent; none when there is no agent."""
-    try:
-        agent = paramiko.Agent()
-        keys: list[paramiko.PKey] = list(agent.get_keys())
-    except (SSHException, OSError):
-        return []
-    # One socket serves all threads, and paramiko does not guard it: request and answer must not interleave.
-    guard = threading.Lock()
-    connection: Any = agent
-    plain = connection._send_message
-
-    def guarded(message: object) -> object:
-        with guard:
-            return plain(message)
-
-    connection._send_message = guarded
-    return keys
-
-
-def _text(error: BaseException | None) -> str:
-    return str(error).strip() or type(error).__name__ if error is not None else "no reason given"

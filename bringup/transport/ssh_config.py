@@ -1,5 +1,5 @@
 """``~/.ssh/config`` for the words that reading needs: HostName, User, Port, IdentityFile, IdentitiesOnly,
-ProxyJump, UserKnownHostsFile, HostKeyAlias; Host, Match and Include.
+CertificateFile, ProxyJump, UserKnownHostsFile, HostKeyAlias; Host, Match and Include.
 
 Differs from ssh: ``Match exec``, ``canonical`` and ``final`` never match (no program is run for a look-up), and
 ``StrictHostKeyChecking`` is not read (keys are always verified). ``ProxyCommand`` is reported, not run.
@@ -27,6 +27,7 @@ class HostConfig:
     user: str | None = None
     port: int | None = None
     identity_files: tuple[Path, ...] = ()
+    certificate_files: tuple[Path, ...] = ()
     identities_only: bool = False
     proxy_jump: tuple[str, ...] = ()
     """``[user@]host[:port]`` in order, first hop first."""
@@ -54,18 +55,18 @@ class SshConfig:
     def lookup(self, host: str, user: str | None = None) -> HostConfig:
         """What ssh would use for ``host`` as typed; ``user`` is the login given elsewhere."""
         first: dict[str, list[str]] = {}
-        identities: list[str] = []
+        lists: dict[str, list[str]] = {"identityfile": [], "certificatefile": []}
         for block in self._blocks:
             if not self._applies(block, host, first, user):
                 continue
             for key, values in block.options:
-                if key == "identityfile":
-                    identities += values[:1]
+                if key in lists:
+                    lists[key] += values[:1]
                 else:
                     first.setdefault(key, values)
-        return self._assemble(host, first, identities)
+        return self._assemble(host, first, lists)
 
-    def _assemble(self, host: str, first: dict[str, list[str]], identities: list[str]) -> HostConfig:
+    def _assemble(self, host: str, first: dict[str, list[str]], lists: dict[str, list[str]]) -> HostConfig:
         login = first.get("user", [None])[0]
         hostname = first.get("hostname", [host])[0].replace("%h", host).replace("%%", "%")
         port = first.get("port", [""])[0]
@@ -73,16 +74,17 @@ class SshConfig:
         tokens |= {"%d": str(self._home), "%u": getpass.getuser()}
         jump = _expand(first.get("proxyjump", [""])[0], tokens)
         command = " ".join(first.get("proxycommand", []))
-        known = [value for value in first.get("userknownhostsfile", []) if value.lower() != "none"]
+        known = first.get("userknownhostsfile", [])
         return HostConfig(
             hostname=hostname,
             user=login,
             port=int(port) if port.isdecimal() else None,
-            identity_files=tuple(self._path(value, tokens) for value in identities if value.lower() != "none"),
+            identity_files=self._paths(lists["identityfile"], tokens),
+            certificate_files=self._paths(lists["certificatefile"], tokens),
             identities_only=first.get("identitiesonly", ["no"])[0].lower() == "yes",
             proxy_jump=() if jump.lower() in ("", "none") else tuple(part.strip() for part in jump.split(",")),
             proxy_command=command if command and command.lower() != "none" and not jump else None,
-            known_hosts=tuple(self._path(value, tokens) for value in known),
+            known_hosts=self._paths(known, tokens),
             host_key_alias=first.get("hostkeyalias", [None])[0],
         )
 
@@ -111,6 +113,9 @@ class SshConfig:
             if matched == negated:
                 return False
         return True
+
+    def _paths(self, values: list[str], tokens: dict[str, str]) -> tuple[Path, ...]:
+        return tuple(self._path(value, tokens) for value in values if value.lower() != "none")
 
     def _path(self, text: str, tokens: dict[str, str]) -> Path:
         expanded = _expand(text, tokens)
