@@ -16,6 +16,7 @@ PACKAGES = ("lockstep", "inventory", "pinsets", "placement", "manifests", "bring
 ALONE: dict[str, tuple[str, ...]] = {
     "paramiko": ("bringup/transport/",),
     "ansible_runner": ("bringup/playbooks.py",),
+    "securesystemslib": ("pinsets/signing.py",),
     "sqlalchemy": ("lockstep/base/journal",),
     "ruamel": ("lockstep/base/",),
     "ClusterShell": ("lockstep/base/hostranges.py",),

@@ -54,6 +54,15 @@ def command(
     save: Annotated[
         Path | None, typer.Option("--save", help="Also write the snapshot to this file (.jsonl.gz).")
     ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            "--sign", metavar="KEY", help="Private key: write a signed statement about every node that answered."
+        ),
+    ] = None,
+    statements: Annotated[
+        Path, typer.Option("--statements", metavar="FOLDER", help="Where --sign writes NODE.intoto.json.")
+    ] = Path("statements"),
 ) -> None:
     """Read every node and GPU, and say which deviate from their lock or from each other.
 
@@ -75,13 +84,27 @@ def command(
         raise typer.BadParameter("--like needs --hosts", param_hint="--like")
     from lockstep.base import settings
 
+    if sign is not None:
+        from pinsets import signing
+
+        # A key that cannot sign is said before a thousand nodes are read.
+        signing.private_key(sign)
     given = settings.load()
     with progress.Bar("reading") as bar:
         if fleet is not None:
             found = _fleet(fleet, given, bar, pool, node, facts, _patience(timeout))
         else:
             found = _hosts(hosts or [], bar, like, _patience(timeout))
+    if sign is not None:
+        _sign(found, sign, statements)
     _end(found, format_, strict, fail_on, save)
+
+
+def _sign(found: Audit, key: Path, folder: Path) -> None:
+    from bringup import attesting
+
+    written = attesting.write(found, key, folder)
+    typer.echo(f"{folder}: {len(written)} signed statements; check them with `lockstep verify`", err=True)
 
 
 def _patience(timeout: float | None) -> Patience | None:
