@@ -25,8 +25,9 @@ NO_TIME = -3
 
 _PLACEHOLDER = re.compile(r"\{[a-z]+\}")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+*_-]*")
-_KERNELS = ("linux-image-[0-9]*", "kernel-core")
-"""Whatever the registry says of kernels: the newest installed one is what the next boot brings."""
+_ALWAYS = ("linux-image-[0-9]*", "kernel-core", "datacenter-gpu-manager-4-cuda*")
+"""Whatever the registry says: the newest installed kernel is what the next boot brings, and DCGM's part for a CUDA
+is named by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Command:
     """Only asked for with ``--deep``: it is heavy, or disturbs a node at work."""
 
 
-_RDMA = "[ -d /sys/class/infiniband ]"
+_RDMA = "rdma_there"
 _AMD = "[ -d /sys/module/amdgpu ]"
 
 COMMANDS: tuple[Command, ...] = (
@@ -115,11 +116,11 @@ MODULES = ("nvidia", "nvidia_peermem", "nvidia_fs", "mlx5_core", "ib_core", "efa
 
 def packages(components: Mapping[ComponentName, model.Component]) -> tuple[str, ...]:
     """Names and patterns of every package that carries a component, sorted; ``{version}`` in a name becomes ``*``."""
-    names = set(_KERNELS)
+    names = set(_ALWAYS)
     for component in components.values():
         for carried in component.packages.values():
             names.update(_PLACEHOLDER.sub("*", name) for name in carried)
-    return tuple(sorted(name for name in names if name in _KERNELS or _PACKAGE.fullmatch(name)))
+    return tuple(sorted(name for name in names if name in _ALWAYS or _PACKAGE.fullmatch(name)))
 
 
 def commands(deep: bool = False) -> tuple[Command, ...]:

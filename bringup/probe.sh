@@ -431,7 +431,8 @@ $real" ;;
   # shellcheck disable=SC2086 # one path a line
   if [ -n "$versions" ]; then
     set -- ${versions#?}
-    inside '(NCCL|RCCL) version ?:? ?[0-9][0-9A-Za-z.+-]*|nccl[A-Z][A-Za-z]*_v[0-9]+|aws-ofi-[nr]ccl v?[0-9][0-9A-Za-z.-]*|gIB( version)? v?[0-9.]+|nccl-rdma-sharp-plugins[ -]v?[0-9.]+' "$@"
+    # Version nodes count in plugins only: NCCL itself takes what it finds.
+    inside '(NCCL|RCCL) version ?:? ?[0-9][0-9A-Za-z.+-]*|nccl[A-Z][A-Za-z]*_v[0-9]+|aws-ofi-[nr]ccl v?[0-9][0-9A-Za-z.-]*|gIB( version)? v?[0-9.]+|nccl-rdma-sharp-plugins[ -]v?[0-9.]+|(FABRIC|IBVERBS|MLX5|EFA)_[0-9]+[.][0-9.]+' "$@" | sort -u
   fi
   # shellcheck disable=SC2086 # one path a line
   if [ -n "$nodes" ]; then
@@ -495,13 +496,16 @@ as_root_or_not() {
   if [ "$uid" != 0 ] && [ -e "$dir/asroot" ]; then sudo -n "$@"; else "$@"; fi
 }
 
-# Percent used of the file systems that a node must write to.
+# Percent used, in bytes and in inodes, of the file systems that a node must write to.
 read_disks() {
   set --
   for name in / /var /boot /tmp /var/lib/containerd /var/lib/kubelet /var/lib/docker; do
     [ ! -d "$name" ] || set -- "$@" "$name"
   done
   df -Pk "$@"
+  # Not of POSIX, but of all that we meet; where it is missing nothing is said of inodes.
+  printf '@inodes\n'
+  df -Pi "$@" 2>/dev/null
 }
 
 # Lines of the kernel log that tell of modules which do not fit each other.
@@ -509,6 +513,11 @@ read_log() {
   as_root_or_not dmesg 2>/dev/null |
     grep -E 'NVRM:.*(API mismatch|this kernel module has|client has the version)|disagrees about version of symbol|Unknown symbol' |
     tail -n 40
+}
+
+rdma_there() {
+  for device in /sys/class/infiniband/*; do [ ! -e "$device" ] || return 0; done
+  return 1
 }
 
 # RDMA devices, "PATH:LINE" per line of each file; functions that belong to virtual machines are left out.

@@ -67,12 +67,14 @@ def read(
     progress: Callable[[Progress], None] | None = None,
     concurrency: int = limits.SWEEP_CONCURRENCY,
     shuffle: Callable[[list[Request]], None] = random.shuffle,
+    deep: bool = False,
 ) -> Swept:
     """Read all of ``requests``. A `KeyboardInterrupt` ends it early and is told in the result, not raised.
 
-    ``progress`` is called in the calling thread; ``concurrency`` is the number of hosts asked at once.
+    ``progress`` is called in the calling thread; ``concurrency`` is the number of hosts asked at once;
+    ``deep`` also runs the heavy vendor tools.
     """
-    work = _Sweep(transport, components, progress, len(requests))
+    work = _Sweep(transport, components, progress, len(requests), deep)
     first = patience or Patience()
     order = list(requests)
     # Neighbours share switches and power: asked in file order, one dead rack would fill every slot at once.
@@ -95,7 +97,9 @@ class _Sweep:
         components: Mapping[ComponentName, Component],
         progress: Callable[[Progress], None] | None,
         total: int,
+        deep: bool,
     ) -> None:
+        self._deep = deep
         self._transport = transport
         self._components = components
         self._progress = progress
@@ -114,7 +118,7 @@ class _Sweep:
         """One pass."""
         if not requests:
             return
-        script = probe.script(self._components, patience)
+        script = probe.script(self._components, patience, deep=self._deep)
         workers = concurrent.futures.ThreadPoolExecutor(min(threads, len(requests)), thread_name_prefix="sweep")
         try:
             futures = {workers.submit(self._one, request, script, patience): request for request in requests}

@@ -6,7 +6,7 @@ A file can be renamed and a package database can name what nobody loads; the str
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from bringup.parsers import loader, texts
 from bringup.parsers.loader import Libraries
@@ -19,6 +19,7 @@ __all__ = [
     "library",
     "nccl_record",
     "nccl_string",
+    "plugin_needs",
     "plugin_versions",
     "plugins",
     "rccl_log",
@@ -153,6 +154,15 @@ def plugin_versions(libraries: Libraries | Unreadable) -> Mapping[str, str]:
     return found
 
 
-def signatures() -> Sequence[str]:
-    """Names of the components that `plugin_versions` knows."""
-    return tuple(_SIGNATURES)
+def plugin_needs(libraries: Libraries | Unreadable) -> tuple[str, ...]:
+    """Highest version node of each library that the plugins ask for: ``EFA_1.4``, ``FABRIC_1.7``, sorted."""
+    if isinstance(libraries, Unreadable):
+        return ()
+    asked = {
+        text
+        for name in libraries.paths
+        if _PLUGIN_NAME.fullmatch(name) is not None
+        for text in loader.strings_of(libraries, libraries.first(name))
+    }
+    found = (loader.highest_node(sorted(asked), prefix) for prefix in ("EFA", "FABRIC", "IBVERBS", "MLX5"))
+    return tuple(node for node in found if node is not None)

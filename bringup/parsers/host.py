@@ -14,6 +14,7 @@ from bringup.parsers.texts import Raw
 from pinsets.facts import ABSENT, Absent, Unreadable
 
 __all__ = [
+    "DAEMONS",
     "NOT_ASKED",
     "Holder",
     "Sections",
@@ -34,6 +35,8 @@ __all__ = [
 Sections = Mapping[str, "str | Absent | Unreadable"]
 """File name → its text, absent, or unreadable."""
 
+DAEMONS: Final = ("nv-fabricmanager", "nvidia-imex", "nvlsm", "nv-hostengine", "kubelet", "containerd")
+"""Vendor daemons that the probe lists by name."""
 NOT_ASKED: Final = "not asked for"
 """Reason of what the probe of that reading did not ask at all; nothing is made of it."""
 _PLACEHOLDERS = (
@@ -185,6 +188,11 @@ class Holder:
         """The program's file name where it is known, else the kernel's name of the process."""
         path = self.program.removesuffix(" (deleted)")
         return path.rpartition("/")[2] if path else self.name
+
+    @property
+    def service(self) -> str:
+        """A daemon's name in full, also where its program is an interpreter."""
+        return next((name for name in DAEMONS if name[:15] == self.name), self.short)
 
     @property
     def replaced(self) -> bool:

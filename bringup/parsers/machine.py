@@ -73,11 +73,9 @@ def cpu(files: Sections) -> Mapping[str, str]:
 
 
 def nps(processor: Mapping[str, str]) -> Raw | None:
-    """NUMA nodes per socket as AMD's firmware calls them (``NPS4``); None for processors without that setting."""
-    if processor.get("vendor") != "amd":
+    """NUMA nodes per socket as AMD's firmware calls them (``NPS4``); None without that setting, or without NUMA."""
+    if processor.get("vendor") != "amd" or "nodes" not in processor:
         return None
-    if "nodes" not in processor:
-        return Unreadable("no NUMA nodes in sysfs")
     nodes, sockets = int(processor["nodes"]), int(processor["sockets"])
     return f"NPS{nodes // sockets}" if nodes % sockets == 0 else Unreadable(f"{nodes} nodes on {sockets} sockets")
 
@@ -165,16 +163,21 @@ def dmi_table(text: str) -> Mapping[str, str]:
     return found
 
 
-def disks(record: Record | Unreadable) -> Mapping[str, int] | Unreadable:
-    """``df -Pk FOLDERS`` → mount point → percent used, each file system once."""
+def disks(record: Record | Unreadable) -> Mapping[str, Mapping[str, int]] | Unreadable:
+    """``df -Pk FOLDERS``, behind ``@inodes`` ``df -Pi`` of the same → mount point → ``used``, ``inodes`` in percent.
+
+    Each file system once; without inodes where the file system counts none.
+    """
     answer = texts.answered(record)
     if isinstance(answer, Unreadable):
         return answer
-    found: dict[str, int] = {}
+    found: dict[str, dict[str, int]] = {}
+    word = "used"
     for line in answer.text.splitlines():
+        word = "inodes" if line == "@inodes" else word
         match = re.fullmatch(r".+\s[0-9]+\s+[0-9]+\s+-?[0-9]+\s+([0-9]{1,3})%\s+(/.{0,200})", line)
         if match is not None:
-            found[match[2].strip()] = int(match[1])
+            found.setdefault(match[2].strip(), {})[word] = int(match[1])
     return found or Unreadable(answer.complaint if answer.rc else "df listed no file system")
 
 

@@ -113,9 +113,10 @@ def _disks(parsed: Parsed) -> Iterator[tuple[str, str]]:
     used = machine.disks(parsed.record("disks"))
     if isinstance(used, Unreadable):
         return
-    yield from ((f"disk.{mount}.used", str(percent)) for mount, percent in used.items())
-    fullest = max(used, key=lambda mount: used[mount])
-    yield "disk.fullest", f"{fullest} {used[fullest]}"
+    for mount, percents in used.items():
+        yield from ((f"disk.{mount}.{word}", str(percent)) for word, percent in percents.items())
+    fullest = max(used, key=lambda mount: max(used[mount].values()))
+    yield "disk.fullest", f"{fullest} {max(used[fullest].values())}"
 
 
 def _log(parsed: Parsed) -> Iterator[tuple[str, str]]:

@@ -100,9 +100,12 @@ def attributes(parsed: Parsed) -> Iterator[tuple[str, str]]:
         yield "rccl.file", rccl
     versions = texts.distinct(loader.sublibraries(libraries, "libcudnn").values())
     if versions:
-        yield "cudnn.versions", versions
+        yield "cudnn.libraries", versions
     if isinstance(libraries, Unreadable):
         return
+    needs = collectives.plugin_needs(libraries)
+    if needs:
+        yield "nccl.plugins.needs", ",".join(needs)
     for key, name, prefix in (
         ("libfabric.nodes", "libfabric.so.1", "FABRIC"),
         ("rdma-core.nodes", "libibverbs.so.1", "IBVERBS"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bringup.parsers import cuda, fabric, host, loader, machine, modules, nvidia, smi, texts
+from bringup.parsers import cuda, fabric, host, loader, machine, modules, nvidia, packages, smi, texts
 from bringup.parsers.parsed import Item, Parsed, Slots, one_of, slot
 from bringup.parsers.texts import Raw
 from pinsets.facts import ABSENT, Absent, Layer, Unreadable
@@ -157,6 +157,9 @@ def attributes(parsed: Parsed, slots: Slots) -> Iterator[tuple[str, str]]:
     toolkits = cuda.toolkits(parsed.files)
     if toolkits:
         yield "cuda.toolkits", ",".join(toolkits)
+    telemetry = packages.version_in_names(parsed.database, "datacenter-gpu-manager-4-cuda{version}")
+    if telemetry:
+        yield "dcgm.cuda", ",".join(telemetry)
     yield from _imex(parsed)
     yield from _running_daemons(parsed)
     if isinstance(parsed.seen, smi.Smi):
@@ -191,7 +194,7 @@ def _imex(parsed: Parsed) -> Iterator[tuple[str, str]]:
     text = machine.text_of(parsed.files, "/etc/nvidia-imex/nodes_config.cfg")
     digest = fabric.imex_nodes(text)
     if isinstance(digest, str) and text is not None:
-        yield "imex.nodes-digest", digest
+        yield "imex.nodes", digest
         yield "imex.nodes.count", str(sum(1 for line in text.splitlines() if line.partition("#")[0].strip()))
     for key, value in fabric.imex_domain_state(parsed.record("imex_domain")).items():
         yield {"state": "imex.domain", "nodes": "imex.domain.nodes", "waiting": "imex.domain.waiting"}[key], value
@@ -211,8 +214,8 @@ def _running_daemons(parsed: Parsed) -> Iterator[tuple[str, str]]:
         return
     daemons = [holder for holder in parsed.holders if holder.daemon]
     if daemons:
-        yield "daemons", texts.distinct(holder.short for holder in daemons)
-    yield from ((f"daemon.{holder.short}.replaced", "yes") for holder in daemons if holder.replaced)
+        yield "daemons", texts.distinct(holder.service for holder in daemons)
+    yield from ((f"daemon.{holder.service}.replaced", "yes") for holder in daemons if holder.replaced)
 
 
 def _gpu_attributes(seen: smi.Smi, slots: Slots) -> Iterator[tuple[str, str]]:

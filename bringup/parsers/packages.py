@@ -18,7 +18,7 @@ from bringup.parsers.records import Record
 from bringup.parsers.texts import Raw
 from pinsets.facts import ABSENT, Unreadable
 
-__all__ = ["Package", "Packages", "held", "parse", "version_locks", "version_of"]
+__all__ = ["Package", "Packages", "held", "parse", "version_in_names", "version_locks", "version_of"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+~:^_-]*")
@@ -88,6 +88,18 @@ def version_of(packages: Packages | Unreadable, carriers: Sequence[str]) -> Raw 
     if half is not None:
         return Unreadable(half)
     return max(versions, key=texts.version_key) if versions else ABSENT
+
+
+def version_in_names(packages: Packages | Unreadable, template: str) -> tuple[str, ...]:
+    """Versions that stand in the names of installed packages (``…-cuda{version}`` → ``12``, ``13``), sorted."""
+    if isinstance(packages, Unreadable):
+        return ()
+    installed = [
+        inside
+        for name, inside in _carrying(packages, template)
+        if inside and any(entry.state[1:2] == "i" for entry in packages.by_name[name])
+    ]
+    return tuple(sorted(installed, key=texts.version_key))
 
 
 def held(packages: Packages | Unreadable, carriers: Sequence[str], locked: frozenset[str] = frozenset()) -> str | None:

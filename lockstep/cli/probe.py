@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 __all__ = ["app"]
@@ -15,7 +17,9 @@ def _verb() -> None:
 
 
 @app.command(name="print")
-def print_() -> None:
+def print_(
+    deep: Annotated[bool, typer.Option("--deep", help="With the heavy vendor tools, as `audit --deep` reads.")] = False,
+) -> None:
     """Print the script that every node is given, for reading it before the first audit or running it by hand.
 
     Fed to `sh -s` it writes JSON Lines; files NODE.jsonl of such outputs in one folder are what
@@ -28,4 +32,4 @@ def print_() -> None:
     from bringup import probe
     from pinsets import components
 
-    typer.echo(probe.script(components.load()), nl=False)
+    typer.echo(probe.script(components.load(), deep=deep), nl=False)
