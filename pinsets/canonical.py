@@ -35,7 +35,12 @@ def digest(value: Any) -> str:
 
 
 def _pin(pin: LockedPin) -> dict[str, Any]:
-    return {**pin.model_dump(mode="json"), "accept": sorted(pin.accept), "layers": sorted(pin.layers)}
+    return _without_empty({**pin.model_dump(mode="json"), "accept": sorted(pin.accept), "layers": sorted(pin.layers)})
+
+
+def _without_empty(pin: dict[str, Any]) -> dict[str, Any]:
+    """Words that came later are left out where they say nothing, so that the digests of older locks stay."""
+    return {key: value for key, value in pin.items() if key != "instances" or value}
 
 
 def _pins(pins: Iterable[LockedPin]) -> list[dict[str, Any]]:
@@ -45,8 +50,8 @@ def _pins(pins: Iterable[LockedPin]) -> list[dict[str, Any]]:
 def job(pins: Iterable[LockedPin]) -> str:
     """Digest over the pins whose scope is job or domain: what nodes of one gang must share."""
     shared = [pin for pin in pins if pin.scope in (Scope.JOB, Scope.DOMAIN)]
-    keep = ("component", "layers", "version", "accept", "instance", "scope")
-    return digest([{key: pin[key] for key in keep} for pin in _pins(shared)])
+    keep = ("component", "layers", "version", "accept", "instance", "instances", "scope")
+    return digest([{key: pin[key] for key in keep if key in pin} for pin in _pins(shared)])
 
 
 def full(
@@ -79,4 +84,6 @@ def wish(os: str, sku: Sequence[str], pins: Iterable[LockedPin], carriers: dict[
 
 def to_json(lock: Lock) -> str:
     """The file's text: sorted keys, one entry per line for readable diffs, a newline at the end."""
-    return json.dumps(lock.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=True) + "\n"
+    data = lock.model_dump(mode="json")
+    data["pins"] = [_without_empty(pin) for pin in data["pins"]]
+    return json.dumps(data, sort_keys=True, indent=1, ensure_ascii=True) + "\n"

@@ -89,7 +89,8 @@ def of(facts: Facts, lock: Lock, instances: Mapping[str, Sequence[str]]) -> tupl
     for pin in lock.pins:
         names: Sequence[str | None] = (None,) if pin.instance is None else instances.get(pin.instance, ())
         for name in names:
-            for deviation in (*_of_pin(facts, pin, name), *_beside(facts, pin, name)):
+            here = pin.at(name)
+            for deviation in (*_of_pin(facts, here, name), *_beside(facts, here, name)):
                 if mute and pin.instance == "gpu" and deviation.id.startswith("unreadable."):
                     continue
                 found.append(deviation)

@@ -1,4 +1,4 @@
-"""The plainest lint of a pinset file: a tuple of small checks that all run. Rules of what fits what come later."""
+"""The plainest lint of a pinset file: a tuple of small checks that all run. What fits what: `pinsets.lint_rules`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from lockstep.base import documents, issues
 from lockstep.base.names import ComponentName
-from pinsets import components, normalisers
+from pinsets import components, normalisers, rules
 from pinsets.model import Pin, Pinset
 
 __all__ = ["CHECKS", "exact_or_reason", "run"]
@@ -64,11 +64,13 @@ def versions_exact(pinset: Pinset, document: documents.Document, report: issues.
                 )
 
 
-def _texts(pin: Pin) -> Iterator[tuple[str, int | None, str]]:
+def _texts(pin: Pin) -> Iterator[tuple[str, int | str | None, str]]:
     if pin.version is not None:
         yield "version", None, pin.version
     for index, text in enumerate(pin.accept):
         yield "accept", index, text
+    for slot, text in pin.instances.items():
+        yield "instances", slot, text
     if pin.package is not None:
         yield "package", None, pin.package
 
@@ -92,9 +94,39 @@ def exact_or_reason(component: str, text: str, *, package: bool = False) -> str 
 
 
 def waived_rules_known(pinset: Pinset, document: documents.Document, report: issues.Report) -> None:
-    """A waiver of a rule that does not exist hides a typing error; no rules exist yet."""
-    for rule in pinset.rules:
-        report.error(document.path, document.line("rules", rule), f"unknown rule `{rule}`", "there are no rules yet")
+    """A waiver of a rule that does not exist hides a typing error, and one without a reason hides everything."""
+    known = sorted(rule.id for rule in rules.load())
+    for rule, reason in pinset.rules.items():
+        line = document.line("rules", rule)
+        if rule not in known:
+            report.error(document.path, line, f"unknown rule `{rule}`", documents.did_you_mean(rule, known))
+        elif len(reason.split()) < WORDS_OF_A_REASON:
+            report.error(document.path, line, f"rule `{rule}` is waived without a reason", "say why the set is kept")
+
+
+WORDS_OF_A_REASON: Final = 3
+"""Fewer say nothing."""
+
+
+def layers_known(pinset: Pinset, document: documents.Document, report: issues.Report) -> None:
+    """A pin names layers that the component has: in another one nothing is ever read."""
+    known = components.load()
+    for name, pin in pinset.pins.items():
+        entry = known.get(ComponentName(name))
+        if entry is None:
+            continue
+        may = (*entry.layers, *entry.further)
+        for index, layer in enumerate(pin.layers or ()):
+            if layer not in may:
+                report.error(
+                    document.path,
+                    document.line("pins", name, "layers", index),
+                    f"`{name}` has no layer `{layer.value}`",
+                    f"it has {', '.join(one.value for one in may)}",
+                )
+        if pin.instances and entry.instance is None:
+            line = document.line("pins", name, "instances")
+            report.error(document.path, line, f"`{name}` is one per node: it has no slots")
 
 
 def accept_is_short(pinset: Pinset, document: documents.Document, report: issues.Report) -> None:
@@ -114,5 +146,6 @@ CHECKS: tuple[Check, ...] = (
     components_registered,
     versions_exact,
     waived_rules_known,
+    layers_known,
     accept_is_short,
 )

@@ -12,7 +12,7 @@ import pydantic
 
 from lockstep.base import documents, errors, issues
 from lockstep.base.names import PoolName
-from pinsets import canonical, lint, wishes
+from pinsets import canonical, lint, lint_rules, wishes
 from pinsets.model import Lock, Pin, Pinset
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def read_pinset(name: str, catalogue: Catalogue, report: issues.Report) -> Resol
                 pins[component] = pin
                 origins[component] = Origin(document.path, document.line("pins", component))
     rules = {rule: reason for one, _ in reversed(files) for rule, reason in one.rules.items()}
-    return Resolved(files[0][0].model_copy(update={"pins": pins, "rules": rules}), origins, tuple(chain))
+    found = Resolved(files[0][0].model_copy(update={"pins": pins, "rules": rules}), origins, tuple(chain))
+    lint_rules.report_on(found, report)
+    return found if len(report.errors) == before else None
 
 
 def _read_one(

@@ -95,6 +95,10 @@ class Pin(Model):
     accept: Annotated[
         tuple[str, ...], Field(description="Further exact versions that count as equal; needs `source`.")
     ] = ()
+    instances: Annotated[
+        dict[str, str],
+        Field(description="Slot name → exact version, where slots of one machine have right versions of their own."),
+    ] = {}
     layers: Annotated[tuple[Layer, ...] | None, Field(description="None: the component's default layers.")] = None
     package: Annotated[
         str | None, Field(description="Exact package version where it differs from `version` (epoch, suffix).")
@@ -106,8 +110,8 @@ class Pin(Model):
 
     @model_validator(mode="after")
     def _has_a_version(self) -> Pin:
-        if self.version is None and not self.accept:
-            raise ValueError("give `version` (exact), or `accept` with a short list")
+        if self.version is None and not self.accept and not self.instances:
+            raise ValueError("give `version` (exact), `accept` with a short list, or `instances` by slot")
         if self.accept and not self.source:
             raise ValueError("`accept` needs `source`: who says that these are equal")
         return self
@@ -134,10 +138,18 @@ class LockedPin(Model):
     """Normalised; the first accepted value when the pin only accepts a list."""
     accept: tuple[str, ...] = ()
     """Further normalised values that count as equal."""
+    instances: dict[str, str] = {}
+    """Slot name → normalised version, for slots that have one of their own; `at` gives the pin of one slot."""
     instance: InstanceKind | None = None
     activation: Activation = Activation.NONE
     enforce: Enforce = Enforce.BLOCK
     scope: Scope = Scope.NODE
+
+    def at(self, slot: str | None) -> LockedPin:
+        """The pin as it holds for one slot: what `accepts` is asked of."""
+        if slot is None or slot not in self.instances:
+            return self
+        return self.model_copy(update={"version": self.instances[slot], "accept": (), "instances": {}})
 
     def accepts(self, value: str) -> bool:
         """Whether a normalised value equals the pin."""
@@ -188,5 +200,5 @@ class Lock(Model):
             names: tuple[str | None, ...] = (None,) if pin.instance is None else instances.get(pin.instance, ())
             for layer in pin.layers:
                 for name in names:
-                    found[Coordinate(ComponentName(pin.component), layer, name)] = pin
+                    found[Coordinate(ComponentName(pin.component), layer, name)] = pin.at(name)
         return found

@@ -12,7 +12,7 @@ from pinsets import canonical, components, normalisers
 from pinsets.facts import Layer
 from pinsets.model import LockedPin, Pin, Pinset
 
-__all__ = ["Carrier", "carriers", "digest", "pins"]
+__all__ = ["Carrier", "carriers", "digest", "pins", "written"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,21 @@ def _locked(name: str, pin: Pin) -> LockedPin:
     return LockedPin(
         component=name,
         layers=pin.layers or component.layers,
-        version=values[0],
+        version=values[0] if values else "",
         accept=tuple(values[1:]),
+        instances={slot: normalisers.normalise(name, raw) for slot, raw in pin.instances.items()},
         instance=component.instance,
         activation=component.activation,
         enforce=pin.enforce,
         scope=pin.scope,
     )
+
+
+def written(pin: LockedPin) -> str:
+    """What a pin asks for, for people: ``A or B``, and slots that have a version of their own."""
+    values = " or ".join(one for one in (pin.version, *pin.accept) if one)
+    slots = ", ".join(f"{slot} {value}" for slot, value in pin.instances.items())
+    return f"{values}; {slots}" if values and slots else values or slots
 
 
 def carriers(pinset: Pinset, os: str) -> tuple[Carrier, ...]:

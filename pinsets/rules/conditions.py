@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from lockstep.base.names import NodeName
 from pinsets.facts import Coordinate
 from pinsets.rules import ordering
-from pinsets.rules.operands import Operand, Reading, World
+from pinsets.rules.operands import Operand, Reading, World, short
 
 __all__ = [
     "All",
@@ -65,10 +65,6 @@ def undecided(*readings: Reading) -> Judged:
     return Judged(None, missing=tuple(one.missing for one in readings if one.missing is not None))
 
 
-def _seen(operand: Operand, reading: Reading) -> str:
-    return f"{operand} {reading}"
-
-
 @dataclass(frozen=True, slots=True)
 class Within:
     """A version lies in one of the ranges, and is none of the exceptions. With ``inside`` False: in none of them.
@@ -113,6 +109,11 @@ class Within:
         return f"{'' if self.inside else 'not '}{words}{but}"
 
 
+def _called(first: Operand, reading: Reading) -> str:
+    """The reference by the coordinate that was read, else in few words."""
+    return str(reading.places[0]) if reading.places else short(first)
+
+
 @dataclass(frozen=True, slots=True)
 class Equal:
     """All operands that are there are one text, in all digits."""
@@ -133,7 +134,7 @@ class Equal:
         odd = tuple(
             Evidence(
                 (*reading.places, *reference.places),
-                f"{reference.value}, as {first}",
+                f"{reference.value}, as {_called(first, reference)}",
                 str(reading.value),
                 reading.doubtful or reference.doubtful,
             )
@@ -169,7 +170,7 @@ class Order:
             return Judged(None, missing=(f"{self.of} {left.value!r} and {right.value!r} have no order",))
         evidence = Evidence(
             (*left.places, *right.places),
-            f"{self.relation} {right.value}, {self.to}",
+            f"{self.relation} {right.value} ({short(self.to)})",
             left.value,
             left.doubtful or right.doubtful,
         )
@@ -343,7 +344,7 @@ class Table:
             return undecided(*keys, seen)
         if seen.value is None or any(one.value is None for one in keys):
             return Judged(True)
-        named = " and ".join(f"{operand} {one.value}" for operand, one in zip(self.keys, keys, strict=True))
+        named = " and ".join(f"{short(operand)} {one.value}" for operand, one in zip(self.keys, keys, strict=True))
         places = (*seen.places, *(place for one in keys for place in one.places))
         line = next((line for line in self.lines if line.holds(keys)), None)
         if line is None:

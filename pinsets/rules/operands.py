@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -11,7 +10,7 @@ from lockstep.base.names import ComponentName
 from pinsets.facts import Absent, Coordinate, Layer, Observation, Unreadable, Version
 from pinsets.rules import ordering
 
-__all__ = ["EACH", "Attribute", "BuiltFor", "Lookup", "Operand", "Part", "Place", "Reading", "Row", "World"]
+__all__ = ["EACH", "Attribute", "BuiltFor", "Lookup", "Operand", "Part", "Place", "Reading", "Row", "World", "short"]
 
 EACH: Final = "each"
 """Stands in a coordinate or an attribute's key for the instance that a rule with ``each`` looks at."""
@@ -195,9 +194,14 @@ class Lookup:
 Operand = Place | Attribute | Part | BuiltFor | Lookup
 
 
-def attributes(operand: Operand) -> Iterator[str]:
-    """Patterns of the attributes that an operand reads."""
-    if isinstance(operand, Attribute):
-        yield operand.pattern
-    elif not isinstance(operand, Place):
-        yield from attributes(operand.of)
+def short(operand: Operand) -> str:
+    """An operand in few words, for findings: the component, the attribute, or the table that is asked."""
+    match operand:
+        case Place():
+            return str(operand.component)
+        case Attribute():
+            return operand.key
+        case Lookup():
+            return operand.name
+        case Part() | BuiltFor():
+            return short(operand.of)

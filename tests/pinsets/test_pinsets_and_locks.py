@@ -110,7 +110,7 @@ def test_what_is_no_exact_pin_is_refused_with_its_line(catalogue: load.Catalogue
         "driver: {version: '595.80'}",
         "nccl: {version: '22809'}",
         "kernel: {version: 6.1.0-41-amd64, package: 6.1.158-1}",
-        "firmware.cpld: {version: C_06_04}",
+        "firmware.bmc: {version: gb200nvl-24.08-2}",
         "container-toolkit: {version: 1.18.0~rc.1-1}",
         "firmware.gpu: {version: 97.00.B9.00.69, accept: [97.00.C0.00.01], source: release notes}",
     ],
