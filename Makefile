@@ -19,6 +19,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 PYTHON ?= python3
 ARGS ?=
+# Files of tests that run at the same time: most of them wait for machines. Each has labs of its own.
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
@@ -39,7 +41,7 @@ lab: setup
 	lockstep audit lab
 
 test: setup
-	pytest $(ARGS)
+	pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 slow: setup
 	pytest -m slow $(ARGS)

@@ -71,7 +71,7 @@ def variables(place: Place, where: settings.Settings, environ: Mapping[str, str]
         # No secret is in the state, so the passphrase guards nothing; it is empty in every environment.
         chosen["PULUMI_CONFIG_PASSPHRASE"] = ""
     if chosen.get("KUBECONFIG"):
-        link_kubernetes_plugin(Path(chosen["PULUMI_HOME"]))
+        place_kubernetes_plugin(Path(chosen["PULUMI_HOME"]))
     marked = [f"{name}={chosen[name]}" for name in (*_USERS, *_PASSPHRASES) if name in chosen and name not in own]
     path = [str(checkout / ".venv" / "bin")]
     path += [part for part in environ.get("PATH", os.defpath).split(os.pathsep) if part not in path]
@@ -103,22 +103,34 @@ def shell(values: Mapping[str, str], environ: Mapping[str, str]) -> str:
     return "\n".join([*gone, *(f"export {name}={shlex.quote(value)}" for name, value in sorted(values.items()))])
 
 
-def link_kubernetes_plugin(home: Path) -> None:
-    """Put the Kubernetes provider where the engine looks for it, as a link to the one we built."""
+_LAUNCHER: Final = """\
+#!/bin/sh
+# Lockstep's launcher: the provider does not see when its engine is killed, and would stay for good.
+(tail --pid="$PPID" -f /dev/null && kill "$$") </dev/null >/dev/null 2>&1 &
+exec {program} "$@"
+"""
+
+
+def place_kubernetes_plugin(home: Path) -> None:
+    """Put the Kubernetes provider where the engine looks for it: a script that starts the one we built."""
     program = programs.find("pulumi-resource-kubernetes")
-    folder = home / "plugins" / f"resource-kubernetes-v{KUBERNETES_VERSION}"
-    link = folder / "pulumi-resource-kubernetes"
-    if link.exists() and not link.is_symlink():
-        return  # downloaded by the user's own engine; the same version
-    if link.is_symlink() and link.resolve() == program.resolve():
-        return
+    launcher = home / "plugins" / f"resource-kubernetes-v{KUBERNETES_VERSION}" / "pulumi-resource-kubernetes"
+    text = _LAUNCHER.format(program=shlex.quote(str(program.resolve()))).encode()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        fresh = folder / f".{os.getpid()}"
-        fresh.symlink_to(program.resolve())
-        fresh.replace(link)
+        if launcher.exists() and not launcher.is_symlink():
+            with launcher.open("rb") as stream:
+                start = stream.read(len(text) + 1)
+            if start == text or b"Lockstep's launcher" not in start:
+                return  # ours, or downloaded by the user's own engine: the same version
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        fresh = launcher.with_name(f".{os.getpid()}")
+        fresh.write_bytes(text)
+        fresh.chmod(0o755)
+        fresh.replace(launcher)
     except OSError as error:
-        raise errors.EngineError(f"cannot link the Kubernetes plugin: {error.strerror}", place=str(link)) from error
+        raise errors.EngineError(
+            f"cannot put the Kubernetes plugin there: {error.strerror}", place=str(launcher)
+        ) from error
 
 
 def _private(folder: Path) -> None:

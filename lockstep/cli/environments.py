@@ -40,17 +40,34 @@ def resolve(fleet: str) -> Environment:
     path = None if named else load.find(fleet, where)
     stack = fleet if named else _stack_of(fleet, where)
     wanted = _stack_file(checkout, stack)
+    if path is not None:
+        _need_the_stacks_own(path, stack, wanted, checkout)
     place = _place(stack, wanted, where)
     variables = exports.variables(place, where, os.environ)
     where = settings.load({**os.environ, **variables, "LOCKSTEP_ROOT": str(checkout)})
     source = str(path) if path is not None else _fleet_setting(wanted, stack, checkout)
     found = load.fleet(source, where, more=checks.CHECKS)
     reference = pools.reference(found, checkout)
-    return Environment(stack, found, None if reference == stack else reference, where, variables)
+    config = None if reference == stack or "fleet" in wanted else reference
+    return Environment(stack, found, config, where, variables)
 
 
 def _stack_of(fleet: str, where: settings.Settings) -> str:
     return str(load.fleet(fleet, where).name)
+
+
+def _need_the_stacks_own(path: Path, stack: str, wanted: dict[str, str], checkout: Path) -> None:
+    """Raise `errors.InputError` where the stack is another file's: that one's pools would count as removed."""
+    setting = _fleet_setting(wanted, stack, checkout)
+    is_path = "/" in setting or setting.endswith((".yaml", ".yml"))
+    meant = Path(setting).expanduser() if is_path else checkout / pools.FLEETS / f"{setting}.yaml"
+    if meant.resolve() == path.resolve() or ("fleet" not in wanted and not meant.is_file()):
+        return
+    raise errors.InputError(
+        f"stack {stack} is made for the fleet file {meant}, and {path} was named",
+        place=f"stacks/Pulumi.{stack}.yaml",
+        hint=f"give the second fleet a name of its own, or set `{stack_settings.NAMESPACE}:fleet: {path}` there",
+    )
 
 
 def _fleet_setting(wanted: dict[str, str], stack: str, checkout: Path) -> str:

@@ -204,7 +204,15 @@ def gpu_held(lab: FreshLab, node: str) -> Iterator[None]:
 
 
 def left_in_memory() -> list[str]:
-    """Private folders of Ansible runs whose process is gone."""
+    """Private folders of Ansible runs whose process is gone, and that nothing removes any more."""
+    # A run that was killed just now, here or by another test, is still being cleaned up by its child.
+    deadline = time.monotonic() + 30
+    while (found := _folders_of_the_dead()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
+
+
+def _folders_of_the_dead() -> list[str]:
     here = Owner.this_process()
     found = []
     for folder in Path("/dev/shm").glob("lockstep-ansible-*"):

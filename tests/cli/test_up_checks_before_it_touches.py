@@ -68,3 +68,12 @@ def test_a_cluster_that_does_not_answer_is_exit_3_at_once(checkout: Path, tmp_pa
     assert done.returncode == 3, done.stdout + done.stderr
     assert "127.0.0.1:9 does not answer" in done.stderr
     assert nothing_was_made(checkout, tmp_path)
+
+
+def test_a_word_that_is_none_is_refused_before_anything_is_made(checkout: Path, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(FLEET.format(first="2026-09-lab-gb200", second="debian-12-amd64"))
+    done = call(checkout, tmp_path, "up", str(fleet), "--allow", "everything")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "'everything' is no kind of disruption" in done.stderr
+    assert nothing_was_made(checkout, tmp_path)

@@ -85,7 +85,7 @@ def test_after_a_kill_in_the_middle_of_an_update_cancel_and_up_end_in_step(engin
     engine.preview("--expect-no-changes")
 
 
-def test_a_removed_and_a_renamed_pool_and_destroy_act_on_no_machine(engine: Engine) -> None:
+def test_a_removed_pool_and_destroy_act_on_no_machine(engine: Engine) -> None:
     path = engine.checkout / "inventory" / "fleets" / "toy.yaml"
     path.write_text(FLEET[: FLEET.index("  - name: q")])
     engine.up()
@@ -93,6 +93,21 @@ def test_a_removed_and_a_renamed_pool_and_destroy_act_on_no_machine(engine: Engi
     engine.run("destroy", "--yes", "--skip-preview")
     assert engine.resources() == []
     assert sorted(engine.acts) == ["p", "q"]
+
+
+def test_a_renamed_pool_is_a_new_one_with_the_old_machines_and_the_old_one_is_forgotten(engine: Engine) -> None:
+    old = engine.pools()["q"]
+    path = engine.checkout / "inventory" / "fleets" / "toy.yaml"
+    path.write_text(FLEET.replace("  - name: q\n", "  - name: renamed\n"))
+    shown = engine.preview()
+    assert "replace" not in shown
+    engine.up()
+    new = engine.pools()["renamed"]
+    assert sorted(engine.pools()) == ["p", "renamed"]
+    assert new["id"] == "toy/renamed"
+    assert new["inputs"]["nodes"] == old["inputs"]["nodes"]
+    assert sorted(engine.acts) == ["p", "q", "renamed"], "the new one looks at its machines; for the old one nothing"
+    engine.up("--expect-no-changes")
 
 
 def test_a_fleet_file_with_errors_is_refused_with_all_of_them_before_anything_is_done(engine: Engine) -> None:

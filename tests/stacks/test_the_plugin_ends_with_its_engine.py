@@ -7,9 +7,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from stacks import exports
 
 WAIT_SECONDS = 30.0
 
@@ -20,16 +23,23 @@ def wrapper(copied: Path) -> Path:
     return copied / "stacks" / "plugin" / "pulumi-resource-lockstep"
 
 
-@pytest.fixture
-def engine(wrapper: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A parent that starts the plugin and prints its pid, and then what the plugin prints."""
+@contextmanager
+def parent(plugin: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that starts a plugin and prints its pid, and then what the plugin prints."""
     script = '"$0" 127.0.0.1:1 & echo $!; wait'
     process = subprocess.Popen(
-        ["sh", "-c", script, str(wrapper)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        ["sh", "-c", script, str(plugin)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
     )
     yield process
     process.kill()
     process.communicate()
+
+
+@pytest.fixture
+def engine(wrapper: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Of our plugin."""
+    with parent(wrapper, tmp_path) as process:
+        yield process
 
 
 def started(engine: subprocess.Popen[str]) -> int:
@@ -73,3 +83,29 @@ def test_without_an_environment_it_says_what_to_run(wrapper: Path, copied: Path)
     done = subprocess.run([wrapper], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "run `make`" in done.stderr
+
+
+@pytest.mark.engine
+def test_the_kubernetes_plugin_that_we_built_ends_with_its_engine_too(tmp_path: Path) -> None:
+    exports.place_kubernetes_plugin(tmp_path / "home")
+    (plugin,) = (tmp_path / "home").rglob("pulumi-resource-kubernetes")
+    with parent(plugin, tmp_path) as engine:
+        pid = started(engine)
+        engine.send_signal(signal.SIGKILL)
+        engine.wait()
+        assert gone(pid)
+
+
+@pytest.mark.engine
+def test_a_kubernetes_plugin_that_the_user_has_is_left_and_an_earlier_link_of_ours_is_not(tmp_path: Path) -> None:
+    exports.place_kubernetes_plugin(tmp_path)
+    (plugin,) = tmp_path.rglob("pulumi-resource-kubernetes")
+    ours = plugin.read_bytes()
+    plugin.write_bytes(b"\x7fELF of theirs")
+    exports.place_kubernetes_plugin(tmp_path)
+    assert plugin.read_bytes() == b"\x7fELF of theirs"
+    plugin.unlink()
+    plugin.symlink_to("/bin/true")
+    exports.place_kubernetes_plugin(tmp_path)
+    assert plugin.read_bytes() == ours
+    assert not plugin.is_symlink()
