@@ -3,7 +3,7 @@
 #   make lab     a fleet and a cluster on this machine, brought into step by `pulumi up`, then audited
 #   make test    every test: fast ones, lab nodes, engine, cluster
 #   make check   format, lint, types, layers, generated docs
-#   make slow    long builds and many seeds, before a release
+#   make slow    long builds, every kill point and many seeds, before a release
 #   make docs    write the generated references anew
 #
 # Everything is set up on the way, each step once: `.venv` with hashed requirements, the Debian
@@ -44,7 +44,7 @@ test: setup
 	pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 slow: setup
-	pytest -m slow $(ARGS)
+	pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m slow $(ARGS)
 
 check: $(VENV)
 	ruff format --check .
