@@ -26,6 +26,7 @@ __all__ = [
     "Group",
     "PoolAudit",
     "common_set",
+    "deviates",
     "deviations",
     "exit_code",
     "folded",
@@ -33,6 +34,7 @@ __all__ = [
     "of_fleet",
     "of_hosts",
     "rows",
+    "unmeasured",
     "waivers",
 ]
 
@@ -103,6 +105,10 @@ class Audit:
     reading: Reading
     path: Path | None = None
     """The fleet file; None without one."""
+    known: int = 0
+    """Deviations left out because they were known (`bringup.known`)."""
+    known_from: str = ""
+    """Where they are known from."""
 
 
 def of_fleet(fleet: Fleet, reading: Reading) -> Audit:
@@ -127,13 +133,20 @@ def of_hosts(reading: Reading) -> Audit:
     return Audit(None, pools, reading)
 
 
-def exit_code(audit: Audit, *, strict: bool = False, fail_on: FailOn = frozenset()) -> errors.ExitCode:
-    """The one exit code. Nodes declared held or in repair count nowhere; zero nodes in service were not measured."""
+def exit_code(
+    audit: Audit, *, strict: bool = False, fail_on: FailOn = frozenset(), tolerated: int = 0
+) -> errors.ExitCode:
+    """The one exit code. Nodes declared held or in repair count nowhere; zero nodes in service were not measured.
+
+    ``tolerated``: so many nodes may be unreachable.
+    """
     codes = [errors.ExitCode.INTERRUPTED] if audit.reading.interrupted else []
     nodes = [node for pool in audit.pools for node in pool.comparison.nodes.values()]
-    if not nodes or any(node.verdict in _UNKNOWN for node in nodes):
+    silent = sum(node.verdict is Verdict.UNREACHABLE for node in nodes)
+    mute = any(node.verdict is Verdict.UNREADABLE for node in nodes)
+    if silent == len(nodes) or silent > tolerated or mute:
         codes.append(errors.ExitCode.NOT_MEASURED)
-    drifted = any(not node.verdict.in_step and node.verdict not in _UNKNOWN for node in nodes)
+    drifted = any(deviates(audit, node) and node.verdict not in _UNKNOWN for node in nodes)
     if drifted or any(_counts(finding, pool, fail_on) for pool in audit.pools for finding in pool.comparison.findings):
         codes.append(errors.ExitCode.DRIFT)
     return errors.combine(codes, strict=strict)
@@ -141,11 +154,23 @@ def exit_code(audit: Audit, *, strict: bool = False, fail_on: FailOn = frozenset
 
 def _counts(finding: Finding, pool: PoolAudit, fail_on: FailOn) -> bool:
     """Whether a finding is drift: severe enough, about what was measured, and about a node in service."""
-    if finding.severity not in _ALWAYS | fail_on or not _UNKNOWN_WORDS.isdisjoint(finding.id.split(".")):
+    if finding.severity not in _ALWAYS | fail_on or unmeasured(finding):
         return False
     serving = pool.comparison.nodes
     # In step with the lock it comes from: what differs from the new one is the roll-out's work, not drift.
     return any(node in serving and serving[node].verdict is not Verdict.PENDING_ROLLOUT for node in finding.nodes)
+
+
+def unmeasured(finding: Finding) -> bool:
+    """Whether it says that something was not measured, rather than that it deviates."""
+    return finding.severity in _ALWAYS and not _UNKNOWN_WORDS.isdisjoint(finding.id.split("."))
+
+
+def deviates(audit: Audit, node: NodeVerdict) -> bool:
+    """Whether a node is out of step by more than what is known of it."""
+    if node.verdict.in_step:
+        return False
+    return not audit.known or node.verdict in _UNKNOWN or any(one.severity in _ALWAYS for one in node.findings)
 
 
 def deviations(node: NodeVerdict) -> Iterator[tuple[str, str, str]]:

@@ -6,6 +6,7 @@ Importing it is cheap; paramiko and the journal's database come in when a readin
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import os
 import time
@@ -14,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bringup import stored, sweep
+from bringup import baselines, stored, sweep
 from bringup import targets as target_builder
+from bringup.baselines import Baseline
+from bringup.shards import Shard
 from bringup.sweep import Progress
 from bringup.transport.base import Failure, Patience, Target, Transport
 from inventory.model import Fleet, Pool
@@ -30,7 +33,17 @@ from pinsets.model import Lock
 if TYPE_CHECKING:
     from lockstep.base.journal import Journal
 
-__all__ = ["Progress", "Reading", "read_fleet", "read_hosts", "read_nodes", "select", "targets"]
+__all__ = [
+    "Progress",
+    "Reading",
+    "compared",
+    "read_fleet",
+    "read_hosts",
+    "read_nodes",
+    "recompared",
+    "select",
+    "targets",
+]
 
 LIVE = "ssh"
 FACTS_VARIABLE = "LOCKSTEP_FACTS"
@@ -69,15 +82,18 @@ def read_fleet(
     patience: Patience | None = None,
     transport: Transport | None = None,
     store: bool = True,
+    deep: bool = False,
+    shard: Shard | None = None,
 ) -> Reading:
     """Read ``fleet`` (or some pools or nodes of it) and compare every pool with its assigned locks.
 
     ``facts``: ``ssh`` reads now; ``snapshot`` takes the newest stored one; a path names a stored file or a folder of
     probe outputs; None: what LOCKSTEP_FACTS says, else ``ssh``. ``journal`` None: the state folder's, if there is one.
-    ``store`` keeps the snapshot in the state folder. Raises `errors.InputError` for unknown names, missing or stale
+    ``store`` keeps the snapshot in the state folder; ``shard`` takes a part of the domains; ``deep`` also runs the
+    heavy vendor tools. Raises `errors.InputError` for unknown names, missing or stale
     locks and unreadable identities, before any node is contacted; `errors.NotMeasuredError` without a snapshot.
     """
-    chosen = select(fleet, pools, nodes)
+    chosen = select(fleet, pools, nodes, shard)
     locks = _locks(fleet, [pool for pool, _ in chosen])
     wanted = facts or os.environ.get(FACTS_VARIABLE) or LIVE
     with _book(journal, fleet, settings) as book:
@@ -87,7 +103,7 @@ def read_fleet(
             source = f"{path.name}, {_age(snapshot)} old"
             return Reading(snapshot, _compare(chosen, locks, snapshot, book), locks, False, source, path=path)
         names = [name for _, members in chosen for name in members]
-        swept = _sweep(fleet, names, book, progress, patience, transport)
+        swept = _sweep(fleet, names, book, progress, patience, transport, deep=deep)
         return Reading(
             snapshot=swept.snapshot,
             comparisons=_compare(chosen, locks, swept.snapshot, book),
@@ -123,34 +139,54 @@ def read_nodes(
 
 
 def read_hosts(
-    names: Sequence[str],
+    names: Sequence[str] | Mapping[NodeName, Target],
     *,
     like: str | None = None,
+    baseline: Baseline | None = None,
     progress: Callable[[Progress], None] | None = None,
     patience: Patience | None = None,
     transport: Transport | None = None,
+    deep: bool = False,
 ) -> Reading:
-    """Hosts without a fleet file, compared with ``like`` or with the majority. Writes nothing anywhere.
+    """Hosts without a fleet file, compared with ``baseline``: by default their majority. Writes nothing anywhere.
 
-    Raises `errors.InputError` when ``like`` is not among them or gave no answer.
+    ``names``: reached by ``~/.ssh/config``, or as the targets say. Raises `errors.InputError` when the host to compare
+    with (``like`` is short for it) is not among them or gave no answer.
     """
-    if like is not None and like not in names:
-        raise errors.InputError(f"--like {like} is not among the hosts")
-    requests = [sweep.Request(target) for target in target_builder.for_hosts(names).values()]
+    ways = names if isinstance(names, Mapping) else target_builder.for_hosts(names)
+    against = baseline or Baseline(NodeName(like) if like else None)
+    if against.like is not None and against.like not in ways:
+        raise errors.InputError(f"--like {against.like} is not among the hosts")
+    if not ways:
+        raise errors.NotMeasuredError("no host was selected")
     swept = sweep.read(
-        requests, transport or _ssh(), components.load(), progress=progress, patience=patience or Patience()
+        [sweep.Request(target, against.sku) for target in ways.values()],
+        transport or _ssh(),
+        components.load(),
+        progress=progress,
+        patience=patience or Patience(),
+        deep=deep,
     )
-    comparison = compare.compare_without_fleet(swept.snapshot, NodeName(like) if like else None)
-    return Reading(
-        snapshot=swept.snapshot,
-        comparisons={PoolName("hosts"): comparison},
-        locks={},
+    return dataclasses.replace(
+        compared(swept.snapshot, against, "read now by SSH"),
         live=True,
-        source="read now by SSH",
         failures=swept.failures,
         second_pass=swept.second_pass,
         interrupted=swept.interrupted,
     )
+
+
+def compared(snapshot: Snapshot, baseline: Baseline, source: str) -> Reading:
+    """Facts of hosts without a fleet file that were gathered otherwise, compared with ``baseline``."""
+    return Reading(snapshot, {baselines.POOL: baseline.compare(snapshot)}, {}, False, source)
+
+
+def recompared(fleet: Fleet, settings: Settings, snapshot: Snapshot, source: str) -> Reading:
+    """A snapshot that is at hand, compared with the fleet's locks; nothing is read or stored."""
+    chosen = select(fleet, None, None)
+    locks = _locks(fleet, [pool for pool, _ in chosen])
+    with _book(None, fleet, settings) as book:
+        return Reading(snapshot, _compare(chosen, locks, snapshot, book), locks, False, source)
 
 
 def targets(fleet: Fleet, journal: Journal | None = None) -> dict[NodeName, Target]:
@@ -161,7 +197,7 @@ def targets(fleet: Fleet, journal: Journal | None = None) -> dict[NodeName, Targ
 
 
 def select(
-    fleet: Fleet, pools: Collection[str] | None, nodes: Collection[str] | None
+    fleet: Fleet, pools: Collection[str] | None, nodes: Collection[str] | None, shard: Shard | None = None
 ) -> list[tuple[Pool, tuple[NodeName, ...]]]:
     """Pools and the names asked for in each. Raises `errors.InputError` naming every unknown pool or node."""
     problems = []
@@ -177,10 +213,15 @@ def select(
     if problems:
         raise errors.InputError("; ".join(problems))
     chosen = []
+    mine = frozenset(shard.of_fleet(fleet, (node.name for node in fleet.nodes))) if shard is not None else None
     for pool in fleet.pools:
         if pools and pool.name not in pools:
             continue
-        members = tuple(node.name for node in pool.nodes if not nodes or node.name in nodes)
+        members = tuple(
+            node.name
+            for node in pool.nodes
+            if (not nodes or node.name in nodes) and (mine is None or node.name in mine)
+        )
         if members:
             chosen.append((pool, members))
     if not chosen:
@@ -214,11 +255,13 @@ def _sweep(
     progress: Callable[[Progress], None] | None,
     patience: Patience | None,
     transport: Transport | None,
+    *,
+    deep: bool = False,
 ) -> sweep.Swept:
     ways = targets(fleet, book)
     skus = {node.name: pool.sku for pool in fleet.pools for node in pool.nodes}
     requests = [sweep.Request(ways[name], skus[name]) for name in names]
-    return sweep.read(requests, transport or _ssh(), components.load(), progress=progress, patience=patience)
+    return sweep.read(requests, transport or _ssh(), components.load(), progress=progress, patience=patience, deep=deep)
 
 
 def _ssh() -> Transport:

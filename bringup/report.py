@@ -11,10 +11,19 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bringup import audit
-from lockstep.base import errors
+from lockstep.base import errors, hostranges
 from pinsets.findings import Finding, NodeVerdict, Severity, Verdict
 
-__all__ = ["AuditReport", "FindingReport", "NodeReport", "PoolReport", "WaiverReport", "report", "text"]
+__all__ = [
+    "AuditReport",
+    "FindingReport",
+    "NodeReport",
+    "PoolReport",
+    "UndecidedReport",
+    "WaiverReport",
+    "report",
+    "text",
+]
 
 
 class _Part(BaseModel):
@@ -44,6 +53,14 @@ class WaiverReport(_Part):
     value: str
     reason: str
     expires: Annotated[str, Field(description="Last day on which it holds, YYYY-MM-DD in UTC.")]
+
+
+class UndecidedReport(_Part):
+    """A rule that some reading was not enough for: neither kept nor broken there."""
+
+    rule: str
+    nodes: Annotated[str, Field(description="A host range: `gpu-[001-512]`.")]
+    missing: Annotated[tuple[str, ...], Field(description="What would have to be read; the first few.")]
 
 
 class NodeReport(_Part):
@@ -80,6 +97,9 @@ class PoolReport(_Part):
     nodes: tuple[NodeReport, ...]
     findings: tuple[FindingReport, ...]
     waivers: tuple[WaiverReport, ...] = ()
+    undecided: Annotated[
+        tuple[UndecidedReport, ...], Field(description="Rules that could not be judged on every node.")
+    ] = ()
 
 
 class AuditReport(_Part):
@@ -92,6 +112,9 @@ class AuditReport(_Part):
     source: str
     interrupted: bool
     second_pass: Annotated[tuple[str, ...], Field(description="Nodes that answered only when tried again.")]
+    known: Annotated[
+        int, Field(description="Deviations left out because they were known (`--baseline`, `--since`).")
+    ] = 0
     exit_code: Annotated[int, Field(description="What the command leaves with.")]
     pools: tuple[PoolReport, ...]
 
@@ -105,6 +128,7 @@ def report(found: audit.Audit, code: errors.ExitCode) -> AuditReport:
         source=found.reading.source,
         interrupted=found.reading.interrupted,
         second_pass=found.reading.second_pass,
+        known=found.known,
         exit_code=int(code),
         pools=tuple(_pool(pool) for pool in found.pools),
     )
@@ -142,6 +166,10 @@ def _pool(pool: audit.PoolAudit) -> PoolReport:
                 expires=waiver.expires.isoformat(),
             )
             for name, waiver in audit.waivers(pool)
+        ),
+        undecided=tuple(
+            UndecidedReport(rule=one.rule, nodes=hostranges.fold(one.nodes), missing=one.missing)
+            for one in comparison.undecided
         ),
     )
 

@@ -35,13 +35,14 @@ def _suite(found: audit.Audit, pool: audit.PoolAudit) -> ElementTree.Element:
     comparison = pool.comparison
     suite = ElementTree.Element("testsuite", {"name": _clean(pool.name)})
     classname = f"{found.fleet or 'hosts'}.{pool.name}"
-    cases = [_case(node, classname) for node in comparison.nodes.values()]
+    cases = [_case(node, classname, audit.deviates(found, node)) for node in comparison.nodes.values()]
     cases += [_skipped(pool, node, classname) for node in comparison.apart.values()]
     for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(key, str(sum(case.find(tag) is not None for case in cases)))
     suite.set("tests", str(len(cases)))
     suite.extend(cases)
     notes = [f"compared with {comparison.baseline}", found.reading.source]
+    notes += [f"{found.known} known deviations of {found.known_from} are left out"] if found.known else []
     notes += [f"burnin: {pool.pool.sku.burnin}"] if pool.pool else []
     # What stands in no case: warnings, and findings about a group as a whole.
     own = {id(finding) for node in comparison.nodes.values() for finding in node.findings}
@@ -50,9 +51,9 @@ def _suite(found: audit.Audit, pool: audit.PoolAudit) -> ElementTree.Element:
     return suite
 
 
-def _case(node: NodeVerdict, classname: str) -> ElementTree.Element:
+def _case(node: NodeVerdict, classname: str, deviates: bool) -> ElementTree.Element:
     case = ElementTree.Element("testcase", {"classname": _clean(classname), "name": _clean(node.node)})
-    if node.verdict.in_step:
+    if not deviates:
         return case
     tag = "error" if node.verdict in _UNKNOWN else "failure"
     serious = [finding for finding in node.findings if finding.severity not in _QUIET]

@@ -8,8 +8,7 @@ import datetime
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from bringup.parsers import node as node_parser
-from bringup.parsers import records
+from bringup import folders
 from inventory.model import Sku
 from lockstep.base import errors, limits
 from lockstep.base.names import ComponentName, NodeName
@@ -18,7 +17,7 @@ from pinsets import snapshots
 from pinsets.facts import Snapshot
 from pinsets.model import Component
 
-__all__ = ["folder", "latest", "load", "merge", "save"]
+__all__ = ["before", "folder", "latest", "load", "merge", "save"]
 
 _SUFFIX = ".jsonl.gz"
 
@@ -37,6 +36,13 @@ def latest(settings: Settings, fleet: str) -> Path | None:
     """The newest stored snapshot of a fleet."""
     listed = _listed(settings, fleet)
     return listed[-1] if listed else None
+
+
+def before(settings: Settings, fleet: str, when: float) -> Path | None:
+    """The newest one that was taken at that time (Unix seconds) or earlier."""
+    limit = f"{fleet}-{datetime.datetime.fromtimestamp(when, datetime.UTC):%Y%m%dT%H%M%S.%f}Z{_SUFFIX}"
+    older = [path for path in _listed(settings, fleet) if path.name <= limit]
+    return older[-1] if older else None
 
 
 def save(snapshot: Snapshot, settings: Settings, fleet: str) -> Path:
@@ -80,24 +86,10 @@ def load(
             f"no snapshot of fleet {fleet} in {folder(settings)}", hint=f"take one: lockstep audit {fleet}"
         )
     if path.is_dir():
-        return _outputs(path, components, skus), path
+        return folders.read(path, components, skus), path
     try:
         return snapshots.read(path), path
     except OSError as error:
         raise errors.InputError(f"cannot read it: {error.strerror}", place=str(path)) from error
     except (ValueError, EOFError) as error:
         raise errors.InputError(f"not a snapshot: {error}", place=str(path)) from error
-
-
-def _outputs(place: Path, components: Mapping[ComponentName, Component], skus: Mapping[NodeName, Sku]) -> Snapshot:
-    found = {}
-    oldest = 0.0
-    for file in sorted(place.glob("*.jsonl")):
-        name = NodeName(file.stem)
-        read_at = file.stat().st_mtime
-        oldest = min(oldest or read_at, read_at)
-        answer = records.read(file.read_bytes())
-        found[name] = node_parser.facts(name, answer, components, sku=skus.get(name), observed_at=read_at)
-    if not found:
-        raise errors.NotMeasuredError("no probe outputs (NODE.jsonl) in it", place=str(place))
-    return Snapshot(oldest, found)

@@ -12,7 +12,7 @@ from inventory.model import Fleet, Ssh
 from lockstep.base import credentials, errors
 from lockstep.base.names import NodeName
 
-__all__ = ["for_fleet", "for_hosts"]
+__all__ = ["for_declared", "for_fleet", "for_hosts"]
 
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 _PROXY_COMMAND = "ProxyCommand of ~/.ssh/config is run by --transport openssh alone; or use ProxyJump"
@@ -40,6 +40,19 @@ def for_hosts(names: Sequence[str], *, config: Path | None = None, home: Path | 
     """Hosts without a fleet file: everything from ``~/.ssh/config``, the agent, and the user's known_hosts."""
     ways = _Ways(Ssh(), config, home)
     return {NodeName(name): ways.target(NodeName(name), None, None) for name in names}
+
+
+def for_declared(
+    hosts: Mapping[str, tuple[str | None, Ssh]], *, config: Path | None = None, home: Path | None = None
+) -> dict[NodeName, Target]:
+    """Hosts with an address and a login each, as another tool's inventory declares them; the rest as `for_hosts`."""
+    ways: dict[Ssh, _Ways] = {}
+    found = {}
+    for name, (address, ssh) in hosts.items():
+        if ssh not in ways:
+            ways[ssh] = _Ways(ssh, config, home)
+        found[NodeName(name)] = ways[ssh].target(NodeName(name), address, None)
+    return found
 
 
 class _Ways:

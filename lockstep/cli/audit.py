@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep.cli import options, progress
+from lockstep.cli import audit_files, audit_forms, audit_work, default_command, options, progress
 
 if TYPE_CHECKING:
     from bringup.audit import Audit
-    from bringup.transport.base import Patience
-    from lockstep.base.settings import Settings
 
-__all__ = ["command"]
+__all__ = ["app"]
+
+app = typer.Typer(cls=default_command.WithDefault, add_completion=False, rich_markup_mode=None)
+app.command("diff")(audit_files.diff)
+app.command("merge")(audit_files.merge)
 
 
+@app.command(default_command.NAME, cls=default_command.Own, hidden=True)
 def command(
     fleet: Annotated[
         str | None,
@@ -26,9 +29,28 @@ def command(
         list[str] | None,
         typer.Option("--hosts", help="Hosts or host ranges without a fleet file, such as 'gpu-[001-512]'; repeatable."),
     ] = None,
-    like: Annotated[
-        str | None, typer.Option("--like", help="With --hosts: compare with this host instead of the majority.")
+    ansible_inventory: Annotated[
+        Path | None,
+        typer.Option("--ansible-inventory", metavar="FILE", help="The hosts of an Ansible inventory (INI or YAML)."),
     ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="Of --ansible-inventory only this group; repeatable.")
+    ] = None,
+    from_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-dir",
+            metavar="FOLDER",
+            help="Outputs of `lockstep probe print`, one file per node, gathered by clush, Ansible or srun.",
+        ),
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option("--like", metavar="NODE", help="Without FLEET: compare with this host.")
+    ] = None,
+    pinset: Annotated[
+        str | None, typer.Option("--pinset", help="Without FLEET: compare with this pinset of the catalogue.")
+    ] = None,
+    sku: Annotated[str | None, typer.Option("--sku", help="With --pinset: which of its machine types.")] = None,
     pool: options.PoolOption = None,
     node: Annotated[
         list[str] | None, typer.Option("--node", help="Only these nodes: names or ranges; may be repeated.")
@@ -42,17 +64,53 @@ def command(
             "of probe outputs NODE.jsonl. LOCKSTEP_FACTS says the same.",
         ),
     ] = None,
-    format_: Annotated[str, typer.Option("--format", metavar="table|json|junit", help="Form of the output.")] = "table",
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Only what the stored snapshot of then lacked: 24h, 2026-11-30."),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="FILE", help="Leave out what this JSON report named already."),
+    ] = None,
+    format_: Annotated[
+        str, typer.Option("--format", metavar="|".join(audit_forms.FORMS), help="Form of the output.")
+    ] = "table",
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write it there, whole or not at all.")
+    ] = None,
     strict: options.StrictOption = False,
     fail_on: Annotated[
         str, typer.Option("--fail-on", metavar="block|warn|info", help="Least severity that makes exit code 1.")
     ] = "block",
+    max_unreachable: Annotated[
+        str | None,
+        typer.Option("--max-unreachable", metavar="N|N%", help="So many nodes may give no answer without exit code 3."),
+    ] = None,
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", min=1, help="Hard limit per host in seconds (30); twice that in the second pass."),
     ] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Also run the heavy vendor tools (dcgm, flint).")] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Only this part of the NVLink domains; `audit merge` joins them."),
+    ] = None,
     save: Annotated[
         Path | None, typer.Option("--save", help="Also write the snapshot to this file (.jsonl.gz).")
+    ] = None,
+    watch: Annotated[
+        float | None,
+        typer.Option("--watch", metavar="SECONDS", min=1, help="Again and again; --output is written anew each time."),
+    ] = None,
+    fence: Annotated[
+        bool, typer.Option("--fence", help="Keep new jobs off nodes that deviate, within the limit of one run.")
+    ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="FINDING", help="With --fence: this common cause is real; repeatable."),
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="With --fence: the cluster. Default: KUBECONFIG.")
     ] = None,
     sign: Annotated[
         Path | None,
@@ -73,15 +131,32 @@ def command(
     lockstep audit lab
     lockstep audit lab --pool blackwell --node 'gpu-[001-002]' --format json
     lockstep audit --hosts 'gpu-[001-512]' --like gpu-001
+    lockstep audit --ansible-inventory hosts.ini --format html --output audit.html
+    lockstep audit lab --watch 300 --format prometheus --output /var/lib/node_exporter/lockstep.prom
+    lockstep audit diff before.jsonl.gz after.jsonl.gz
+    lockstep audit merge part-*.jsonl.gz --fleet lab
     """
-    options.one_of(format_, "table", "json", "junit")
+    options.one_of(format_, *audit_forms.FORMS)
     options.one_of(fail_on, "block", "warn", "info", option="--fail-on")
-    if (fleet is None) == (not hosts):
-        raise typer.BadParameter("give a FLEET, or --hosts", param_hint="FLEET")
-    if hosts and (pool or node or facts):
-        raise typer.BadParameter("--pool, --node and --facts need a FLEET", param_hint="--hosts")
-    if fleet and like:
-        raise typer.BadParameter("--like needs --hosts", param_hint="--like")
+    words = audit_work.Words(
+        fleet=fleet,
+        hosts=tuple(hosts or ()),
+        inventory=ansible_inventory,
+        groups=tuple(group or ()),
+        folder=from_dir,
+        like=like,
+        pinset=pinset,
+        sku=sku,
+        pools=tuple(pool or ()),
+        nodes=tuple(node or ()),
+        facts=facts,
+        since=since,
+        baseline=baseline,
+        shard=shard,
+        timeout=timeout,
+        deep=deep,
+    )
+    _check(words, fence=fence, watch=watch, sign=sign, cluster=bool(accept or kubeconfig))
     from lockstep.base import settings
 
     if sign is not None:
@@ -90,14 +165,56 @@ def command(
         # A key that cannot sign is said before a thousand nodes are read.
         signing.private_key(sign)
     given = settings.load()
-    with progress.Bar("reading") as bar:
-        if fleet is not None:
-            found = _fleet(fleet, given, bar, pool, node, facts, _patience(timeout))
-        else:
-            found = _hosts(hosts or [], bar, like, _patience(timeout))
-    if sign is not None:
-        _sign(found, sign, statements)
-    _end(found, format_, strict, fail_on, save)
+
+    def once() -> int:
+        with progress.Bar("reading") as bar:
+            if words.fleet is not None:
+                found, file = audit_work.of_fleet(words, given, bar.advance)
+            else:
+                found, file = audit_work.of_hosts(words, bar.advance), None
+        code = audit_work.exit_code(found, strict=strict, fail_on=fail_on, max_unreachable=max_unreachable)
+        if save is not None:
+            from pinsets import snapshots
+
+            snapshots.write(save, found.reading.snapshot)
+        if sign is not None:
+            _sign(found, sign, statements)
+        audit_forms.show(found, code, format_, output)
+        if fence and file is not None:
+            for told in audit_work.fence(found, file, given, kubeconfig, accept or []):
+                typer.echo(told, err=True)
+        return int(code)
+
+    if watch is not None:
+        audit_work.watch(watch, once, lambda text: typer.echo(text, err=True))
+    if code := once():
+        raise typer.Exit(code)
+
+
+def _check(words: audit_work.Words, *, fence: bool, watch: float | None, sign: Path | None, cluster: bool) -> None:
+    """Refuse words that do not go together. Raises typer's usage error (exit 2)."""
+    sources = [words.fleet is not None, bool(words.hosts), words.inventory is not None, words.folder is not None]
+    if sum(sources) != 1:
+        raise typer.BadParameter("give a FLEET, or --hosts, or --ansible-inventory, or --from-dir", param_hint="FLEET")
+    if words.fleet is None:
+        given = {"--pool": words.pools, "--node": words.nodes, "--facts": words.facts, "--since": words.since}
+        if wrong := [name for name, value in {**given, "--fence": fence}.items() if value]:
+            raise typer.BadParameter(f"{', '.join(wrong)} need a FLEET", param_hint=wrong[0])
+    elif words.like or words.pinset:
+        raise typer.BadParameter("a FLEET is compared with its locks", param_hint="--like, --pinset")
+    if words.like and words.pinset:
+        raise typer.BadParameter("compare with a host or with a pinset", param_hint="--like, --pinset")
+    for wrong_alone, needed, present in (
+        ("--sku", "--pinset", not words.sku or words.pinset),
+        ("--group", "--ansible-inventory", not words.groups or words.inventory),
+        ("--accept, --kubeconfig", "--fence", not cluster or fence),
+    ):
+        if not present:
+            raise typer.BadParameter(f"goes with {needed}", param_hint=wrong_alone)
+    if words.folder is not None and (words.shard or words.timeout or words.deep):
+        raise typer.BadParameter("nothing is read from nodes here", param_hint="--shard, --timeout, --deep")
+    if watch is not None and (sign is not None or words.folder is not None):
+        raise typer.BadParameter("goes with facts that are read now, and without --sign", param_hint="--watch")
 
 
 def _sign(found: Audit, key: Path, folder: Path) -> None:
@@ -105,74 +222,3 @@ def _sign(found: Audit, key: Path, folder: Path) -> None:
 
     written = attesting.write(found, key, folder)
     typer.echo(f"{folder}: {len(written)} signed statements; check them with `lockstep verify`", err=True)
-
-
-def _patience(timeout: float | None) -> Patience | None:
-    from bringup.transport import base
-
-    return base.Patience.within(timeout) if timeout is not None else None
-
-
-def _fleet(
-    name: str,
-    settings: Settings,
-    bar: progress.Bar,
-    pools: list[str] | None,
-    nodes: list[str] | None,
-    facts: str | None,
-    patience: Patience | None,
-) -> Audit:
-    from bringup import audit, reading
-    from inventory import load
-    from lockstep.base import hostranges
-    from pinsets import checks
-
-    fleet = load.fleet(name, settings, more=checks.CHECKS)
-    settings = settings.of_fleet(fleet.name)
-    wanted = [unfolded for pattern in nodes or () for unfolded in hostranges.unfold(pattern, place="--node")]
-    # A fleet file somewhere on a disk is no reason to leave a folder beside the user's work.
-    keep = settings.checkout is not None or settings.state.is_dir()
-    read = reading.read_fleet(
-        fleet,
-        settings,
-        pools=pools,
-        nodes=wanted or None,
-        facts=facts,
-        progress=bar.advance,
-        patience=patience,
-        store=keep,
-    )
-    return audit.of_fleet(fleet, read)
-
-
-def _hosts(patterns: list[str], bar: progress.Bar, like: str | None, patience: Patience | None) -> Audit:
-    from bringup import audit, reading
-    from lockstep.base import hostranges
-
-    names = [name for pattern in patterns for name in hostranges.unfold(pattern, place="--hosts")]
-    read = reading.read_hosts(list(dict.fromkeys(names)), like=like, progress=bar.advance, patience=patience)
-    return audit.of_hosts(read)
-
-
-def _end(found: Audit, form: str, strict: bool, fail_on: str, save: Path | None) -> None:
-    from bringup import audit
-    from pinsets import findings, snapshots
-
-    least = {"block": (), "warn": ("warn",), "info": ("warn", "info")}[fail_on]
-    code = audit.exit_code(found, strict=strict, fail_on=frozenset(findings.Severity(word) for word in least))
-    if save is not None:
-        snapshots.write(save, found.reading.snapshot)
-    if form == "json":
-        from bringup import report
-
-        typer.echo(report.report(found, code).model_dump_json(indent=2))
-    elif form == "junit":
-        from bringup import report_junit
-
-        typer.echo(report_junit.junit(found), nl=False)
-    else:
-        from lockstep.cli import audit_table
-
-        audit_table.show(found, code)
-    if code:
-        raise typer.Exit(int(code))

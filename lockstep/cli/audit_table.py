@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.padding import Padding
@@ -11,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bringup import audit
-from lockstep.base import errors, hostranges
+from lockstep.base import errors, hostranges, replacing
 from lockstep.base.plaintext import visible
 from pinsets.findings import Finding, Severity, Verdict
 
@@ -37,12 +39,16 @@ def _text(said: object, style: str = "") -> Text:
     return Text(visible(str(said), lines=True), style=style)
 
 
-def show(found: audit.Audit, code: errors.ExitCode) -> None:
-    """Print it on standard output."""
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_UNSEEN, highlight=False, soft_wrap=False)
+def show(found: audit.Audit, code: errors.ExitCode, output: Path | None = None) -> None:
+    """Print it on standard output, or write it to ``output`` as plain text."""
+    held = io.StringIO() if output is not None else None
+    seen = held is None and sys.stdout.isatty()
+    console = Console(width=None if seen else _WIDTH_UNSEEN, highlight=False, soft_wrap=False, file=held)
     for pool in found.pools:
         _pool(console, found, pool)
     _end(console, found, code)
+    if output is not None and held is not None:
+        replacing.write(output, held.getvalue())
 
 
 def _pool(console: Console, found: audit.Audit, pool: audit.PoolAudit) -> None:
@@ -144,6 +150,10 @@ def _end(console: Console, found: audit.Audit, code: errors.ExitCode) -> None:
     notes = [reading.source]
     if reading.second_pass:
         notes.append(f"answered only when tried again: {hostranges.fold(reading.second_pass)}")
+    if found.known:
+        notes.append(f"{found.known} known deviations of {found.known_from} are left out")
+    if undecided := {one.rule for pool in found.pools for one in pool.comparison.undecided}:
+        notes.append(f"{len(undecided)} rules were not decided on every node (--format json lists them)")
     if reading.interrupted:
         notes.append("interrupted: what was read until then")
     console.print(_text(" · ".join(notes), style="dim"))
