@@ -6,6 +6,7 @@ two prefixes of `PREFIXES`, which name folders of this machine and not of a file
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -132,6 +133,7 @@ def _build(
         check(context, report)
     if len(report.errors) > before:
         return None
+    folder = path.parent
     pools = tuple(
         model.Pool(
             name=PoolName(entry.name),
@@ -140,12 +142,11 @@ def _build(
             pinset=PinsetName(entry.pinset),
             sources=entry.sources,
             disruption=entry.disruption,
-            nodes=tuple(one.node for one in placed if one.pool_index == index),
+            nodes=tuple(_resolved_bmc(one.node, folder, where) for one in placed if one.pool_index == index),
             line=document.line("pools", index, "name"),
         )
         for index, entry in enumerate(file.pools)
     )
-    folder = path.parent
     return model.Fleet(
         name=FleetName(file.fleet),
         ssh=_resolved_ssh(file.ssh, folder, where),
@@ -161,6 +162,19 @@ def _resolved_ssh(ssh: model.Ssh, folder: Path, where: settings.Settings) -> mod
         identity = credentials.Reference(file=_absolute(identity.file, folder, where))
     known_hosts = _absolute(ssh.known_hosts, folder, where) if ssh.known_hosts else None
     return ssh.model_copy(update={"identity": identity, "known_hosts": known_hosts})
+
+
+def _resolved_bmc(node: model.Node, folder: Path, where: settings.Settings) -> model.Node:
+    bmc = node.bmc
+    secret = bmc.credentials if bmc is not None else None
+    if bmc is None or (bmc.ca is None and (secret is None or secret.file is None)):
+        return node
+    update: dict[str, object] = {}
+    if bmc.ca is not None:
+        update["ca"] = _absolute(bmc.ca, folder, where)
+    if secret is not None and secret.file is not None:
+        update["credentials"] = credentials.Reference(file=_absolute(secret.file, folder, where))
+    return dataclasses.replace(node, bmc=bmc.model_copy(update=update))
 
 
 def _resolved_repository(entry: model.Repository, folder: Path, where: settings.Settings) -> model.Repository:

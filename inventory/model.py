@@ -152,7 +152,13 @@ class Disruption(Model):
 class Bmc(Model):
     """Power and re-imaging of a node: a Redfish address, or commands as argument lists."""
 
-    redfish: Annotated[str | None, Field(description="https URL of the BMC.")] = None
+    redfish: Annotated[
+        str | None,
+        Field(description="https URL of the BMC; `{node}` is the node's name, a range unfolds beside the entry's."),
+    ] = None
+    ca: Annotated[
+        Path | None, Field(description="Certificates that are trusted for it; relative to the fleet file.")
+    ] = None
     credentials: Annotated[Reference | None, Field(description="`USER:PASSWORD` by reference, for redfish.")] = None
     driver: Annotated[
         Literal["redfish", "command"],
@@ -173,6 +179,8 @@ class Bmc(Model):
             raise ValueError(f"driver command needs {', '.join(missing)}")
         if self.driver == "redfish" and self.redfish is None:
             raise ValueError("driver redfish needs the address `redfish: https://…`")
+        if self.redfish is not None and not self.redfish.startswith(("https://", "http://127.")):
+            raise ValueError("`redfish` is an https URL: a BMC's password goes over it")
         return self
 
 

@@ -66,8 +66,11 @@ def _entry(
             )
             return []
         columns[word] = values
-    pool_name, bmc = PoolName(pool.name), entry.bmc or pool.bmc
-    rows = zip(names, columns["slot"], columns["address"], columns["domain"], columns["serial"], strict=True)
+    pool_name = PoolName(pool.name)
+    bmcs = _bmcs(document, report, loc, key, names, entry.bmc or pool.bmc)
+    if bmcs is None:
+        return []
+    rows = zip(names, columns["slot"], columns["address"], columns["domain"], columns["serial"], bmcs, strict=True)
     return [
         Placed(
             model.Node(
@@ -88,8 +91,38 @@ def _entry(
             index,
             key,
         )
-        for name, slot, address, domain, serial in rows
+        for name, slot, address, domain, serial, bmc in rows
     ]
+
+
+def _bmcs(
+    document: documents.Document,
+    report: issues.Report,
+    loc: tuple[str | int, ...],
+    key: str,
+    names: Sequence[str],
+    bmc: model.Bmc | None,
+) -> Sequence[model.Bmc | None] | None:
+    """One BMC for each node: ``{node}`` in its address filled in, a range in it unfolded beside the names."""
+    if bmc is None or bmc.redfish is None:
+        return [bmc] * len(names)
+    scheme, _, rest = bmc.redfish.partition("://")
+    host, slash, path = rest.partition("/")
+    line = document.line(*loc, "bmc")
+    hosts: Sequence[str] | None = [host] if "{node}" in host or "[" not in host else None
+    if hosts is None and (hosts := _unfold(host, document.path, line, report)) is None:
+        return None
+    if len(hosts) == 1 and "{node}" in host:
+        hosts = [host.replace("{node}", name) for name in names]
+    if len(hosts) != len(names):
+        report.error(
+            document.path,
+            line,
+            f"`{key}` is {_count(len(names), 'node')}, its BMCs are {_count(len(hosts), 'address')}",
+            "write `{node}` or a range into the address: every node has a BMC of its own",
+        )
+        return None
+    return [bmc.model_copy(update={"redfish": f"{scheme}://{one}{slash}{path}"}) for one in hosts]
 
 
 def _unfold(pattern: str, path: str, line: int | None, report: issues.Report) -> list[str] | None:

@@ -1,0 +1,263 @@
+"""BMCs of sushy-tools' static emulator, honest and otherwise, read over sushy."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from bringup.redfish import bmc, source
+from bringup.redfish.bmc import Answer, Failure, Way
+from inventory.model import Bmc
+from lab import bmc as lab_bmc
+from lab.bmc import Habit
+from lockstep.base import errors
+from lockstep.base.credentials import Reference
+
+from .test_what_a_bmcs_inventory_means import SKU, node
+
+INVENTORY = "/redfish/v1/UpdateService/FirmwareInventory"
+
+
+def tree(*members: dict[str, Any], **more: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """A small board; the first member is listed twice."""
+    links = [{"@odata.id": f"{INVENTORY}/{one['Id']}"} for one in members]
+    return {
+        INVENTORY: {"@odata.id": INVENTORY, "Members": [*links, links[0]], "Members@odata.count": len(links) + 1},
+        **{f"{INVENTORY}/{one['Id']}": {"@odata.id": f"{INVENTORY}/{one['Id']}", **one} for one in members},
+        "/redfish/v1/Systems": {"Members": [{"@odata.id": f"/redfish/v1/Systems/{n}"} for n in ("HGX_0", "System_0")]},
+        "/redfish/v1/Systems/HGX_0": {"Id": "HGX_0", "SerialNumber": "board"},
+        "/redfish/v1/Systems/System_0": {"SerialNumber": "SN-7", "BiosVersion": "1.2.3", "PowerState": "On", **more},
+    }
+
+
+GPUS = tuple({"Id": f"HGX_FW_GPU_{n}", "Version": "96.00.A1.00.01", "Name": "GPU"} for n in range(2))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return lab_bmc.unfold(tree(*GPUS), tmp_path / "tree")
+
+
+def way(url: str, login: str = "admin:right", ca: Path | None = None) -> Way:
+    user, _, password = login.partition(":")
+    return Way(url, user, SecretStr(password), str(ca) if ca else None)
+
+
+def read(url: str, seconds: float = 30, **more: Any) -> Answer | Failure:
+    return bmc.read(way(url, **more), time.monotonic() + seconds)
+
+
+def test_a_board_is_read_once_each_member(folder: Path) -> None:
+    with lab_bmc.serving(folder, login="admin:right") as url:
+        answer = read(url)
+    assert isinstance(answer, Answer)
+    assert [member["Id"] for member in answer.members] == ["HGX_FW_GPU_0", "HGX_FW_GPU_1"]
+    assert answer.system["SerialNumber"] == "SN-7", "the host, not the GPU baseboard beside it"
+
+
+def test_a_bmc_that_promises_expand_and_does_not_do_it_is_read_member_by_member(tmp_path: Path) -> None:
+    folder = lab_bmc.unfold(tree(*GPUS), tmp_path / "tree", expand=True)
+    with lab_bmc.serving(folder) as url:
+        answer = read(url)
+    assert isinstance(answer, Answer)
+    assert len(answer.members) == 2
+
+
+def test_a_wrong_password_is_a_failure_of_login(folder: Path) -> None:
+    with lab_bmc.serving(folder, login="admin:right") as url:
+        answer = read(url, login="admin:wrong-secret")
+    assert answer == Failure("login", "the BMC refused user or password")
+
+
+@pytest.mark.parametrize("habit", [Habit.HTML, Habit.CUT])
+def test_what_is_no_redfish_is_said_so(folder: Path, habit: Habit) -> None:
+    with lab_bmc.serving(folder, habit=habit) as url:
+        answer = read(url)
+    assert isinstance(answer, Failure)
+    assert answer.kind == "answer"
+
+
+def test_a_collection_that_leads_to_itself_ends(folder: Path) -> None:
+    with lab_bmc.serving(folder, habit=Habit.CIRCLE) as url:
+        answer = read(url, seconds=20)
+    assert isinstance(answer, Answer)
+    assert len(answer.members) == 2
+
+
+def test_one_broken_member_costs_only_itself(folder: Path) -> None:
+    with lab_bmc.serving(folder, habit=Habit.BROKEN_MEMBER) as url:
+        answer = read(url)
+    assert isinstance(answer, Answer)
+    assert [member["Id"] for member in answer.members] == ["HGX_FW_GPU_0"]
+    assert list(answer.unread) == ["HGX_FW_GPU_1"]
+
+
+def test_nobody_listens_there() -> None:
+    assert isinstance(answer := read("http://127.0.0.1:9"), Failure)
+    assert answer.kind == "connection"
+
+
+def test_a_slow_bmc_ends_at_its_deadline_and_a_trickling_one_is_left_behind(folder: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("admin:right\n")
+    secret.chmod(0o600)
+
+    def asked(name: str, url: str) -> source.Asked:
+        at = Bmc(redfish=url, credentials=Reference(file=secret))
+        return source.Asked(node(name, bmc=at), SKU)
+
+    with (
+        lab_bmc.serving(folder, login="admin:right") as good,
+        lab_bmc.serving(folder, habit=Habit.SLOW) as slow,
+        lab_bmc.serving(folder, habit=Habit.TRICKLE) as trickling,
+    ):
+        boards = [
+            asked("good", good),
+            asked("slow", slow),
+            asked("trickling", trickling),
+            source.Asked(node("none"), SKU),
+        ]
+        seen: list[str] = []
+        # One thread: the trickling one must not keep it from the others.
+        found = source.read(boards, seconds=2.5, concurrency=1, progress=lambda done, total, name: seen.append(name))
+    said = {str(name): facts.unreachable for name, facts in found.nodes.items()}
+    assert said == {
+        "good": None,
+        "slow": "BMC timeout: its answers did not come in time",
+        "trickling": "BMC timeout: not done in 2 s",
+        "none": "BMC address: the fleet file gives no `bmc: {redfish: …}` for it",
+    }
+    assert sorted(seen) == ["good", "slow", "trickling"]
+    assert found.nodes[node("good").name].serial == "SN-7"
+
+
+def test_credentials_that_cannot_be_had_are_bad_input_before_any_bmc_is_asked(tmp_path: Path) -> None:
+    at = Bmc(redfish="https://127.0.0.1:9", credentials=Reference(file=tmp_path / "nothing"))
+    with pytest.raises(errors.InputError, match="cannot read"):
+        source.read([source.Asked(node(bmc=at), SKU)])
+    open_file = tmp_path / "open"
+    open_file.write_text("no-colon")
+    open_file.chmod(0o600)
+    at = Bmc(redfish="https://127.0.0.1:9", credentials=Reference(file=open_file))
+    with pytest.raises(errors.InputError, match="not USER:PASSWORD"):
+        source.read([source.Asked(node(bmc=at), SKU)])
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate that a BMC made for itself, for 127.0.0.1."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "bmc")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=2))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = tmp_path / "bmc.crt", tmp_path / "bmc.key"
+    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return files
+
+
+def test_only_a_trusted_certificate_gets_the_password(folder: Path, certificate: tuple[Path, Path]) -> None:
+    with lab_bmc.serving(folder, login="admin:right", tls=certificate) as url:
+        stranger = read(url)
+        known = read(url, ca=certificate[0])
+    assert isinstance(stranger, Failure)
+    assert stranger.kind == "tls"
+    assert isinstance(known, Answer)
+
+
+@pytest.fixture
+def samples() -> Path:
+    given = os.environ.get("LOCKSTEP_SAMPLES")
+    if not given:
+        pytest.skip("LOCKSTEP_SAMPLES names no folder of real samples")
+    return Path(given) / "facts" / "redfish"
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> Iterator[Any]:
+    """Starts sushy-tools' static emulator as it is, in a process of its own."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(folder: Path) -> str:
+        import socket
+
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+        words = [sys.executable, "-m", "sushy_tools.static.main", "-i", "127.0.0.1", "-p", str(port), "-m", str(folder)]
+        started.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        return f"http://127.0.0.1:{port}"
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+SAMPLES = {
+    "gh200_FirmwareInventory.json": {
+        "firmware.gpu[gpu0]@running": "96.00.A6.00.01",
+        "firmware.gpu[gpu1]@running": "96.00.A6.00.01",
+        "firmware.inforom[gpu1]@running": "G530.0225.00.02",
+        "firmware.bmc@running": "gh200-24.05-2",
+        "firmware.hmc@running": "gh200-24.05-2",
+        "firmware.fpga[fpga0]@running": "0.3C",
+        "firmware.cpu[cpu0]@running": "1.2.4",
+        "firmware.erot[bmc]@running": "01.03.0136.0000_n01",
+    },
+    "dell_FirmwareInventory.json": {
+        "firmware.bios@running": "1.8.2",
+        "firmware.bios@flashed": "1.8.2",
+        "firmware.bmc@running": "6.00.30.00",
+    },
+    "lenovo_FirmwareInventory.json": {"firmware.bmc@running": "20e-1.40", "firmware.bios@running": "12A-1.02"},
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_real_boards_inventory_through_the_stock_emulator(
+    name: str, samples: Path, stock: Any, tmp_path: Path
+) -> None:
+    folder = lab_bmc.unfold(json.loads((samples / name).read_text()), tmp_path / "tree")
+    answer = read(stock(folder), seconds=120)
+    assert isinstance(answer, Answer)
+    from pinsets import components
+
+    facts = source.facts_of(source.Asked(node(), SKU), answer, 1.0, components.load())
+    said = {str(at): str(fact.observation) for at, fact in facts.facts.items()}
+    assert {key: said.get(key) for key in SAMPLES[name]} == SAMPLES[name]
+    assert not [text for text in said.values() if "listed twice" in text]
