@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,6 +35,7 @@ from bringup.parsers import (
     texts,
 )
 from bringup.parsers.records import Record
+from lockstep.base import documents, issues
 from lockstep.base.names import NodeName
 from pinsets import components
 from pinsets.facts import Absent, NodeFacts, Unreadable, Version
@@ -126,6 +129,36 @@ def test_each_parser_takes_any_record(record: Record) -> None:
     assert isinstance(host.kernel_next(files, record), RAW)
     serial = host.serial(files, record)
     assert serial is None or serial.isprintable()
+
+
+@functools.cache
+def _outputs() -> tuple[bytes, ...]:
+    """What every case file says that a source printed."""
+    found = []
+    for path in sorted((Path(__file__).parents[1] / "data" / "facts").rglob("*.yaml")):
+        document = documents.load(path, issues.Report())
+        if document is not None and document.data.get("out"):
+            found.append(str(document.data["out"]).encode())
+    return tuple(found)
+
+
+@st.composite
+def _damaged(draw: st.DrawFn) -> Record:
+    """A real form with a piece cut out, noise put in, or the head of another one in front."""
+    text = draw(st.sampled_from(_outputs()))
+    begin = draw(st.integers(0, len(text)))
+    end = draw(st.integers(begin, len(text)))
+    noise = draw(st.one_of(st.just(b""), st.binary(max_size=20), _FRAGMENTS, st.sampled_from(_outputs())))
+    return Record("x", draw(st.sampled_from([0, 1, 126, 127])), 1, text[:begin] + noise + text[end:], noise)
+
+
+@given(_damaged())
+@settings(deadline=None, max_examples=150)
+def test_each_parser_takes_a_damaged_answer_of_any_source(record: Record) -> None:
+    for of_record in OF_RECORDS:
+        of_record(record)
+    for of_text in OF_TEXT:
+        of_text(record.text)
 
 
 @given(NOISE)
