@@ -63,9 +63,14 @@ class Draft:
         *,
         package: str | None = None,
         layers: Sequence[Layer] | None = None,
+        instances: Mapping[str, str] | None = None,
     ) -> None:
-        """Pin ``component``; a value that is no exact version is left out with the reason, as is a second one."""
-        reason = lint.exact_or_reason(component, version)
+        """Pin ``component``; a value that is no exact version is left out with the reason, as is a second one.
+
+        ``instances`` gives a version slot by slot, in place of ``version``.
+        """
+        texts = (instances or {"": version}).values()
+        reason = next((why for text in texts if (why := lint.exact_or_reason(component, text)) is not None), None)
         if reason is not None:
             self.leave(f"{component} {version}", f"{reason} ({source})")
             return
@@ -77,7 +82,8 @@ class Draft:
         given = tuple(layers) if layers is not None else None
         entry = components.load()[ComponentName(component)]
         self.pins[component] = Pin(
-            version=version,
+            version=version if not instances else None,
+            instances=dict(instances or {}),
             package=package if package != version else None,
             layers=given if given != entry.layers else None,
             scope=_SCOPES.get(component, Scope.NODE),
@@ -111,6 +117,9 @@ def _fields(pin: Pin) -> list[tuple[str, str]]:
     found = [("version", _scalar(pin.version))] if pin.version is not None else []
     if pin.accept:
         found.append(("accept", f"[{', '.join(_scalar(one) for one in pin.accept)}]"))
+    if pin.instances:
+        slots = ", ".join(f"{_scalar(slot)}: {_scalar(value)}" for slot, value in pin.instances.items())
+        found.append(("instances", f"{{{slots}}}"))
     if pin.package is not None:
         found.append(("package", _scalar(pin.package)))
     if pin.layers is not None:

@@ -75,12 +75,12 @@ def _component(found: Draft, name: ComponentName, entry: Component, read: Sequen
     if len(values) > 1 and (entry.instance is None or entry.alike):
         listed = [(value, tuple(str(fact.coordinate) for fact in held)) for value, held in sorted(values.items())]
         return Disagreement(name, tuple(listed))
-    first, *others = sorted(values)
-    found.add(name, first, versions[0].source, package=_package(versions, name), layers=layers)
-    if others and name in found.pins:
-        pin = found.pins[name]
-        source = f"{pin.source}; each slot has a value of its own"
-        found.pins[name] = pin.model_copy(update={"accept": tuple(others), "source": source})
+    if len(values) > 1:
+        slots = {str(fact.coordinate.instance): value for value, held in values.items() for fact in held}
+        source = f"{versions[0].source}; each slot has a value of its own"
+        found.add(name, "", source, layers=layers, instances=dict(sorted(slots.items())))
+    else:
+        found.add(name, next(iter(values)), versions[0].source, package=_package(versions, name), layers=layers)
     return None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from lockstep.base.names import ComponentName
-from pinsets import components, rules, wishes
+from pinsets import components, lint_rules, rules, wishes
 from pinsets.findings import Severity
 from pinsets.model import Activation, LockedPin, Pinset
 
@@ -76,23 +76,22 @@ def between(old: Pinset, new: Pinset, skus: Sequence[Sku] = ()) -> Upgrade:
     before = {pin.component: pin for pin in wishes.pins(old)}
     after = {pin.component: pin for pin in wishes.pins(new)}
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    texts = {name: (_text(before.get(name)), _text(after.get(name))) for name in changed}
+    texts = {name: (_written(before.get(name)), _written(after.get(name))) for name in changed}
     found = {name: list(_own(name, before.get(name), after.get(name))) for name in changed}
     whole: list[str] = []
-    undecided: dict[str, None] = {}
+    linted = lint_rules.by_rules(new, skus)
+    judged = [(Need.BLOCKED, one) for one in linted.breaches if _stops(one)]
     for sku in skus or (None,):
-        context = rules.Context(sku)
-        ways = _ways(old, new, context)
-        fitting = rules.of_set(_versions(new), context)
-        for need, breach in (*ways, *((Need.BLOCKED, one) for one in fitting.breaches if _stops(one, new))):
-            reason = f"{breach.rule.id}: {_sentence(breach, need)}"
-            touched = [name for name in dict.fromkeys(str(at.component) for at in breach.coordinates) if name in found]
-            for name in touched:
-                if (need, reason) not in found[name]:
-                    found[name].insert(0, (need, reason))
-            if not touched and reason not in whole:
-                whole.append(reason)
-        undecided.update(_undecided(fitting.undecided, new))
+        judged += _ways(old, new, rules.Context(sku))
+    for need, breach in judged:
+        reason = f"{breach.rule.id}: {_sentence(breach, need)}"
+        touched = [name for name in dict.fromkeys(str(at.component) for at in breach.coordinates) if name in found]
+        for name in touched:
+            if (need, reason) not in found[name]:
+                found[name].insert(0, (need, reason))
+        if not touched and reason not in whole:
+            whole.append(reason)
+    undecided = _undecided(linted.undecided, new)
     steps = tuple(_step(name, texts[name], found[name]) for name in changed)
     needs = [step.need for step in steps] + ([Need.BLOCKED] if whole else [])
     return Upgrade(steps, _hardest(needs), tuple(whole), tuple(undecided))
@@ -124,10 +123,10 @@ def _own(name: str, old: LockedPin | None, new: LockedPin | None) -> Iterable[tu
     if new is None:
         yield Need.SAFE, "no longer pinned: what is there stays, and nodes are only compared with each other"
         return
-    if old is not None and (old.version, set(old.accept)) == (new.version, set(new.accept)):
+    if old is not None and _values(old) == _values(new):
         yield Need.SAFE, "the version stays, only what the pin means changes"
         return
-    if old is not None and old.accepts(new.version):
+    if old is not None and not new.instances and old.accepts(new.version):
         yield Need.SAFE, "the old set accepts the new value already"
     if entry.owner == "image":
         yield Need.BLOCKED, "comes with the machine's image: give the machines a new one, nothing here installs it"
@@ -140,33 +139,28 @@ def _own(name: str, old: LockedPin | None, new: LockedPin | None) -> Iterable[tu
     yield need, reason
 
 
+def _values(pin: LockedPin) -> tuple[str, frozenset[str], tuple[tuple[str, str], ...]]:
+    return pin.version, frozenset(pin.accept), tuple(sorted(pin.instances.items()))
+
+
 def _ways(old: Pinset, new: Pinset, context: rules.Context) -> list[tuple[Need, rules.Breach]]:
     """Steps that must not be taken, and steps whose way back must not be."""
-    there, back = _versions(old), _versions(new)
+    there, back = lint_rules.texts(old), lint_rules.texts(new)
     forbidden = rules.of_change(there, back, context).breaches
     final = rules.of_change(back, there, context).breaches
     return [(Need.BLOCKED, one) for one in forbidden] + [(Need.ONE_WAY, one) for one in final]
 
 
-def _stops(breach: rules.Breach, pinset: Pinset) -> bool:
-    return breach.severity in _STOPPERS and not breach.doubtful and breach.rule.id not in pinset.rules
+def _stops(breach: rules.Breach) -> bool:
+    """As lint has it: what is limited to a use or doubtful only warns."""
+    return breach.severity in _STOPPERS and breach.use is None and not breach.doubtful
 
 
 def _sentence(breach: rules.Breach, need: Need) -> str:
     if need is Need.ONE_WAY:
         return f"cannot be taken back: {breach.rule.title}"
-    use = f" (for {breach.use})" if breach.use else ""
-    return f"{breach.rule.message}{use}; expected {breach.expected}, is {breach.observed}"
+    return f"{breach.rule.message}; expected {breach.expected}, is {breach.observed}"
 
 
-def _versions(pinset: Pinset) -> dict[str, str]:
-    """Component → the text that rules look at: the package's version where one is given, as it can hold more."""
-    return {
-        name: pin.package or pin.version or pin.accept[0]
-        for name, pin in pinset.pins.items()
-        if pin.package or pin.version or pin.accept
-    }
-
-
-def _text(pin: LockedPin | None) -> str | None:
-    return " or ".join((pin.version, *pin.accept)) if pin is not None else None
+def _written(pin: LockedPin | None) -> str | None:
+    return wishes.written(pin) if pin is not None else None

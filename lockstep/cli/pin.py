@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import rich.console
 import rich.table
@@ -25,6 +26,9 @@ __all__ = ["app"]
 app = typer.Typer(help="Pinsets and locks.", rich_markup_mode=None)
 pin_drafts.register(app)
 
+PIPE_COLUMNS: Final = 400
+"""Wider than any row."""
+
 NameArgument = Annotated[str, typer.Argument(metavar="PINSET", help="A name in pinsets/catalog/.")]
 FormatOption = Annotated[str, typer.Option("--format", help="table or json.", metavar="FORMAT")]
 
@@ -36,7 +40,8 @@ def _catalogue() -> Catalogue:
 
 
 def _console() -> rich.console.Console:
-    return rich.console.Console(highlight=False, soft_wrap=True)
+    # Into a file or a pipe a table is as wide as it is: cut off it would lie.
+    return rich.console.Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
 
 
 @app.command("list")
@@ -89,7 +94,7 @@ def show(name: NameArgument, output: FormatOption = "table") -> None:
     for title in ("component", "version", "layers", "scope", "enforce", "line"):
         table.add_column(title, no_wrap=True)
     for pin in pins:
-        version = " or ".join((pin.version, *pin.accept))
+        version = wishes.written(pin)
         layers = "+".join(layer.value for layer in pin.layers)
         component = f"{pin.component}[{pin.instance}]" if pin.instance else pin.component
         origin = found.origins[pin.component]
@@ -98,7 +103,11 @@ def show(name: NameArgument, output: FormatOption = "table") -> None:
         table.add_row(*(Text(cell) for cell in cells))
     console = _console()
     console.print(f"pinset {' ← '.join(found.chain)}, for SKU {', '.join(found.pinset.sku)}", markup=False)
+    for title, text in (("source", found.pinset.source), ("supported", found.pinset.supported)):
+        if text:
+            console.print(f"{title}: {text}", markup=False)
     console.print(table)
+    _waived(console, found)
 
 
 @app.command()
@@ -131,7 +140,7 @@ def query(
         print(json.dumps({**whole, "why": written.why, "source": written.source}, indent=2))
         return
     console = _console()
-    console.print(f"{component} {' or '.join((pin.version, *pin.accept))}", markup=False)
+    console.print(f"{component} {wishes.written(pin)}", markup=False)
     inherited = f", inherited: {' ← '.join(found.chain)}" if not _own(found, component) else ""
     console.print(f"  from {origin}{inherited}", markup=False)
     console.print(f"  layers {', '.join(layer.value for layer in pin.layers)}; scope {pin.scope.value}", markup=False)
@@ -145,7 +154,9 @@ def query(
 def lint(
     names: Annotated[list[str] | None, typer.Argument(metavar="[PINSET]…", help="None: the whole catalogue.")] = None,
 ) -> None:
-    """Check pinsets: unknown components, ranges in place of versions, accepted values without a source.
+    """Check pinsets: unknown components, ranges in place of versions, and versions that do not fit each other.
+
+    A rule that a set breaks and waives is shown with the reason why the set is kept.
 
     \b
     Example:
@@ -156,13 +167,25 @@ def lint(
     catalogue = _catalogue()
     report = issues.Report()
     chosen = names or list(catalogue.names)
-    for name in chosen:
-        load.read_pinset(name, catalogue, report)
+    sound = [load.read_pinset(name, catalogue, report) for name in chosen]
     report.raise_if_errors("pinsets")
     console = _console()
-    for issue in report.ordered():
+    issues_found = report.ordered()
+    for issue in issues_found:
         console.print(issue.text(), markup=False)
-    console.print(f"{len(chosen)} pinsets: nothing wrong", markup=False)
+    for found in sound:
+        _waived(console, found)
+    warned = f"{len(issues_found)} warnings" if issues_found else "nothing wrong"
+    console.print(f"{len(chosen)} pinsets: {warned}", markup=False)
+
+
+def _waived(console: rich.console.Console, found: Resolved | None) -> None:
+    from pinsets import lint_rules
+
+    if found is None or not found.pinset.rules:
+        return
+    for rule in dict.fromkeys(breach.rule.id for breach, _ in lint_rules.by_rules(found.pinset).waived):
+        console.print(f"{found.pinset.pinset} breaks {rule}, kept: {found.pinset.rules[rule]}", markup=False)
 
 
 def _own(found: Resolved, component: str) -> bool:

@@ -147,17 +147,17 @@ def test_a_golden_nodes_set_holds_what_was_read_and_names_its_source() -> None:
     )
     assert disagreements == ()
     found = {
-        name: (pin.version, pin.accept, pin.package, [layer.value for layer in pin.layers or ()])
+        name: (pin.version, pin.instances, pin.package, [layer.value for layer in pin.layers or ()])
         for name, pin in draft.pins.items()
     }
     assert found == {
-        "kernel": ("6.1.0-41-amd64", (), None, ["running", "package"]),
-        "driver": ("580.105.08", (), "580.105.08-1", []),
-        "imex": ("580.105.08", (), None, ["package"]),
-        "efa": ("3.1.0", (), None, ["package"]),
-        "dcgm": ("4.5.2", (), "1:4.5.2-1", []),
-        "firmware.gpu": ("97.00.B9.00.69", (), None, []),
-        "firmware.nic": ("28.47.1026", ("32.47.1026",), None, ["running"]),
+        "kernel": ("6.1.0-41-amd64", {}, None, ["running", "package"]),
+        "driver": ("580.105.08", {}, "580.105.08-1", []),
+        "imex": ("580.105.08", {}, None, ["package"]),
+        "efa": ("3.1.0", {}, None, ["package"]),
+        "dcgm": ("4.5.2", {}, "1:4.5.2-1", []),
+        "firmware.gpu": ("97.00.B9.00.69", {}, None, []),
+        "firmware.nic": (None, {"dpu0": "32.47.1026", "nic0": "28.47.1026"}, None, ["running"]),
     }
     assert draft.pins["driver"].source == "ssh:file"
     assert draft.pins["imex"].scope is Scope.DOMAIN
@@ -166,7 +166,7 @@ def test_a_golden_nodes_set_holds_what_was_read_and_names_its_source() -> None:
         "imex@ondisk: unreadable: no answer in 8 s",
     ]
     model = _read_back(drafts.text(draft, "golden", ["lab-gb200"]), "golden")
-    assert model.pins["firmware.nic"].accept == ("32.47.1026",)
+    assert model.pins["firmware.nic"].instances == {"dpu0": "32.47.1026", "nic0": "28.47.1026"}
 
 
 def test_a_golden_node_must_agree_with_itself() -> None:
