@@ -20,6 +20,12 @@
     }
     count.textContent = shown + " of " + rows.length + " findings" + (node ? " · node " + node.dataset.node : "");
     for (const cell of cells) cell.setAttribute("aria-pressed", String(cell === node));
+    const link = new URLSearchParams();
+    if (text.value) link.set("q", text.value);
+    if (severity.value) link.set("severity", severity.value);
+    if (pool.value) link.set("pool", pool.value);
+    if (node) link.set("node", node.dataset.node);
+    history.replaceState(null, "", "#" + link);
   };
   for (const input of [text, severity, pool]) input.addEventListener("input", show);
   for (const cell of cells) {
@@ -30,6 +36,12 @@
     node = null;
     show();
   });
+  // A link to the page can say what it shows: #severity=block&q=driver&node=gpu-017
+  const given = new URLSearchParams(location.hash.slice(1));
+  text.value = given.get("q") || "";
+  severity.value = given.get("severity") || "";
+  pool.value = given.get("pool") || "";
+  node = cells.find((cell) => cell.dataset.node === given.get("node")) || null;
   document.querySelector(".bar").hidden = false;
   show();
 })();

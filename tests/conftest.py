@@ -1,7 +1,7 @@
 """Tiers: which tests can run on this machine, and that those which must run did.
 
-A test marked `lab`, `cluster`, `engine` or `registry` that cannot run here skips with its reason. With
-LOCKSTEP_REQUIRE_TIERS (CI: all four) such a skip is a failure, and so is a tier
+A test marked `lab`, `cluster`, `engine`, `browser` or `registry` that cannot run here skips with its reason. With
+LOCKSTEP_REQUIRE_TIERS (CI: all five) such a skip is a failure, and so is a tier
 of which no test ran.
 """
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).parents[1]
 CLUSTER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubectl")
+_BROWSER = shutil.which("chromium-headless-shell")
 ENGINE = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
 
 
@@ -96,6 +97,7 @@ def _obstacle(tier: str) -> str | None:
         "lab": _lab,
         "cluster": lambda: _built(CLUSTER),
         "engine": lambda: _built(ENGINE),
+        "browser": lambda: None if _BROWSER else "no chromium-headless-shell (requirements/debian.txt)",
         # Only the installer's own error tells whether a registry is reached: these tests skip by themselves.
         "registry": lambda: None,
     }
@@ -108,7 +110,7 @@ def obstacle() -> Callable[[str], str | None]:
     return _obstacle
 
 
-TIERS = ("lab", "cluster", "engine", "registry")
+TIERS = ("lab", "cluster", "engine", "browser", "registry")
 REQUIRED = tuple(name for name in os.environ.get("LOCKSTEP_REQUIRE_TIERS", "").split(",") if name)
 _ran: set[str] = set()
 
