@@ -63,14 +63,19 @@ def written(pin: LockedPin) -> str:
 
 
 def carriers(pinset: Pinset, os: str) -> tuple[Carrier, ...]:
-    """The packages that bring the pins; components that no package brings (firmware, the OS itself) are left out."""
+    """The packages that bring the pins.
+
+    Left out are components that no package brings (firmware, the OS itself), and pins
+    that do not name the layer ``package``: a driver that an operator's container
+    brings must not be installed on the host as well.
+    """
     found = []
     wanted = pins(pinset)
     cuda = next((pin.version for pin in wanted if pin.component == "cuda"), None)
     for pin in wanted:
         component = components.load()[ComponentName(pin.component)]
         packages = components.carriers(component, os, pin.version, cuda)
-        if packages:
+        if packages and Layer.PACKAGE in pin.layers:
             found.append(
                 Carrier(
                     pin.component,

@@ -146,6 +146,18 @@ def _locked(catalogue: load.Catalogue, repository: Path, name: str) -> lock_jobs
     return made
 
 
+def test_a_pin_that_does_not_mean_the_package_brings_none(catalogue: load.Catalogue, repository: Path) -> None:
+    _write(
+        catalogue,
+        "p",
+        "  driver: {version: 595.91.07, layers: [running], source: an operator's container}\n"
+        "  container-toolkit: {version: 1.20.0, layers: [ondisk]}\n",
+    )
+    lock = _locked(catalogue, repository, "p").lock
+    assert lock.packages == ()
+    assert {pin.component for pin in lock.pins} == {"driver", "container-toolkit"}
+
+
 def test_a_lock_holds_the_closure_and_says_what_carries_a_pin(catalogue: load.Catalogue, repository: Path) -> None:
     _write(catalogue, "p", "  container-toolkit: {version: 1.18.1}\n")
     lock = _locked(catalogue, repository, "p").lock

@@ -152,7 +152,10 @@ def test_the_same_repository_gives_the_same_lock(catalogue: load.Catalogue, buil
         ),
         ("  nccl: {version: 2.20.5}\n", "package libnccl has no version 2.20.5"),
         ("  dcgm: {version: 4.5.2}\n", "no repository of the fleet has package"),
-        ("  efa: {version: 3.1.0}\n", "`without` in '(rdma-core without rdma-core-legacy)' is not handled"),
+        (
+            "  efa: {version: 3.1.0, layers: [package]}\n",
+            "`without` in '(rdma-core without rdma-core-legacy)' is not handled",
+        ),
         (
             "  driver: {version: 580.105.08}\n  nvlsm: {version: 2025.06.5}\n  fabricmanager: {version: 580.126.20}\n"
             "rules: {F1: this test is about packages alone}\n",
