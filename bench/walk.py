@@ -2,7 +2,8 @@
 
 Fresh lab nodes with a control plane, brought into step by a first `lockstep up` that is not measured. ``cpu`` in s is
 that of the whole command (for `up` the engine, its hosts and plugins too), without the nodes' own sshd and script;
-``cpu`` in ms/host is the probe's script inside a node, with all it starts there, mean over the nodes. No peer.
+``cpu`` in ms/host is the probe's script inside a node, with all it starts there, mean over the nodes; once as it is
+and once without the vendors' programs. No peer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import ctypes
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from bench import preview, processes
@@ -26,6 +27,11 @@ __all__ = ["rows"]
 
 CASES = (8,)
 QUICK = (2,)
+VENDORS = (
+    *("toolkit", "container_cli", "containerd", "runc", "cri", "docker", "kubelet", "kubeadm", "fabricmanager"),
+    *("nvlsm", "imex", "imex_domain", "dcgm", "smi", "nvlink", "dkms", "ofed", "mft", "ucx", "libfabric"),
+)
+"""Commands of the probe that are a vendor's program: what they cost is not ours."""
 LOCKSTEP = Path(sys.executable).with_name("lockstep")
 
 
@@ -46,6 +52,8 @@ def rows(quick: bool = False) -> Iterator[Row]:
                 yield Row(f"{verb}, {count} nodes", "wall", "s", found.wall)
                 yield Row(f"{verb}, {count} nodes", "cpu", "s", found.cpu)
             yield Row(f"probe, {count} nodes", "cpu", "ms/host", _probe_ms(lab, Path(folder)))
+            own = _probe_ms(lab, Path(folder), without=VENDORS)
+            yield Row(f"probe without vendor tools, {count} nodes", "cpu", "ms/host", own)
 
 
 def _end(done: subprocess.CompletedProcess[str]) -> str:
@@ -63,10 +71,10 @@ def _adopting() -> Iterator[None]:
         libc.prctl(preview.SUBREAPER, 0, 0, 0, 0)
 
 
-def _probe_ms(lab: testing.FreshLab, folder: Path) -> float:
+def _probe_ms(lab: testing.FreshLab, folder: Path, without: Collection[str] = ()) -> float:
     """CPU milliseconds of the script that a sweep feeds to a node's shell, entered by namespaces and not over SSH."""
     script = folder / "probe.sh"
-    script.write_text(probe.script(components.load()))
+    script.write_text(probe.script(components.load(), without=without))
     total = 0.0
     for node in lab.nodes:
         done = processes.measure(nodes.enter(lab.state, node, ["sh", "-s"]), stdin=script)

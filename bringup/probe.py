@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.resources
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from bringup.transport.base import Patience
@@ -129,9 +129,17 @@ def commands(deep: bool = False) -> tuple[Command, ...]:
 
 
 def script(
-    components: Mapping[ComponentName, model.Component], patience: Patience | None = None, *, deep: bool = False
+    components: Mapping[ComponentName, model.Component],
+    patience: Patience | None = None,
+    *,
+    deep: bool = False,
+    without: Collection[str] = (),
 ) -> str:
-    """The exact text that is fed to ``sh -s``; the same for every node of a sweep."""
+    """The exact text that is fed to ``sh -s``; the same for every node of a sweep.
+
+    ``deep`` adds the heavy vendor tools; ``without`` leaves commands out by their ids (what a benchmark does not
+    want to measure).
+    """
     given = patience or Patience()
     scale = given.command_seconds / limits.COMMAND_SECONDS
     head = [
@@ -141,7 +149,9 @@ def script(
         f"modules='{' '.join(MODULES)}'",
     ]
     fixed = importlib.resources.files("bringup").joinpath("probe.sh").read_text(encoding="utf-8")
-    return "\n".join([*head, fixed, *_main(commands(deep), scale), ""])
+    return "\n".join(
+        [*head, fixed, *_main([command for command in commands(deep) if command.id not in without], scale), ""]
+    )
 
 
 def _main(commands: Iterable[Command], scale: float) -> list[str]:

@@ -1,7 +1,7 @@
 """One node's answer → `NodeFacts`: every coordinate of the registry that the probe can read, and what goes with it.
 
 The tables are by family: `node_host`, `node_nvidia`, `node_libraries`, `node_nics`, `node_amd`. Keys of the
-attributes are listed in docs/facts.md.
+attributes are listed in docs/facts/ssh.md.
 """
 
 from __future__ import annotations

@@ -118,9 +118,8 @@ def _gpus(parsed: Parsed, slots: Slots) -> Iterator[Item]:
             yield "firmware.inforom", Layer.RUNNING, name, gpu.inforom, _SMI
         yield from _gpu_settings(gpu, name)
         links = {} if isinstance(parsed.nvlink, Unreadable) else parsed.nvlink.get(index, {})
-        if links:
-            words = ";".join(f"{part.replace(' ', '-')}={value}" for part, value in sorted(links.items()))
-            yield "firmware.nvlink", Layer.RUNNING, name, words, "nvidia-smi nvlink -info"
+        if "NETIR" in links:
+            yield "firmware.nvlink", Layer.RUNNING, name, links["NETIR"], "nvidia-smi nvlink -info"
     missing = [name for name in slots.gpus.values() if name not in there]
     yield from (("firmware.gpu", Layer.RUNNING, name, ABSENT, _SMI) for name in missing)
 
@@ -165,6 +164,11 @@ def attributes(parsed: Parsed, slots: Slots) -> Iterator[tuple[str, str]]:
     if isinstance(parsed.seen, smi.Smi):
         yield from _gpu_attributes(parsed.seen, slots)
         yield from _fabric(parsed.seen, slots)
+        links = {} if isinstance(parsed.nvlink, Unreadable) else parsed.nvlink
+        for index, gpu in enumerate(parsed.seen.gpus):
+            if links.get(index):
+                parts = sorted(links[index].items())
+                yield f"gpu.{slot(gpu.address, slots.gpus)}.nvlink", ";".join(f"{part}={text}" for part, text in parts)
 
 
 def _built_flavour(parsed: Parsed) -> str | None:
