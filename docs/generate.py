@@ -1,6 +1,6 @@
 """Writes the generated references; with ``--check`` only says which differ (exit 1).
 
-python docs/generate.py            # docs/cli.md, docs/fleet-file.md, docs/schemas/*.json
+python docs/generate.py            # docs/{cli,fleet-file,rules,components}.md, docs/schemas/*.json
 python docs/generate.py --check    # what `make check` runs
 """
 
@@ -21,7 +21,13 @@ from bringup import report as audit_report
 from inventory import model as inventory_model
 from lockstep.base import errors
 from lockstep.cli import main
+from pinsets import components, normalisers, rules
 from pinsets import model as pinset_model
+from pinsets.rules import engine
+from pinsets.rules import files as rule_files
+from pinsets.rules.conditions import Table
+from pinsets.rules.groups import Recipes
+from pinsets.rules.operands import Lookup
 
 DOCS = Path(__file__).parent
 SCHEMAS: dict[str, type[BaseModel]] = {
@@ -30,6 +36,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "components": pinset_model.ComponentsFile,
     "pinset": pinset_model.Pinset,
     "lock": pinset_model.Lock,
+    "rules": rule_files.RuleFile,
 }
 NOTE = "<!-- Made by docs/generate.py; `make docs` writes it anew. -->"
 
@@ -112,6 +119,111 @@ def _shown(value: object) -> str:
     return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_FAMILIES = {
+    "driver.yaml": "Driver and kernel",
+    "cuda.yaml": "CUDA, cuDNN, DCGM",
+    "fabric.yaml": "NVLink fabric",
+    "nccl.yaml": "NCCL and its plugins",
+    "rdma.yaml": "RDMA and NICs",
+    "containers.yaml": "Containers and operators",
+    "amd.yaml": "AMD",
+}
+
+
+def rules_page() -> str:
+    """Every rule of what fits what: an overview, then each with its condition, tables, source and remedy."""
+    by_file: dict[str, list[rules.Rule]] = {}
+    for rule in rules.load():
+        by_file.setdefault(rule.path.rpartition("/")[2], []).append(rule)
+    parts = [NOTE, "# Rules", "", (DOCS / "rules.intro.md").read_text().strip(), ""]
+    order = [*_FAMILIES, *(name for name in by_file if name not in _FAMILIES)]
+    for name in order:
+        parts += [
+            f"## {_FAMILIES.get(name, name)}",
+            "",
+            "| rule | what | severity | about |",
+            "| --- | --- | --- | --- |",
+        ]
+        for rule in by_file[name]:
+            use = f" for {rule.use}" if rule.use else ""
+            doubtful = " (?)" if rule.doubtful else ""
+            levels = ", ".join(rule.levels)
+            parts.append(
+                f"| [{rule.id}](#{rule.id.lower()}) | {rule.title}{doubtful} | {rule.severity}{use} | {levels} |"
+            )
+        parts.append("")
+        for rule in by_file[name]:
+            parts += _rule(rule)
+    return "\n".join(parts)
+
+
+def _row(*cells: object) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _rule(rule: rules.Rule) -> Iterator[str]:
+    yield from (f"### {rule.id}", "", rule.title, "")
+    if rule.applies is not None:
+        yield f"- applies where {rule.applies}"
+    demanded = rule.demand or rule.group or rule.step
+    yield f"- demands {demanded}{f', for each {rule.each}' if rule.each else ''}"
+    yield f"- broken: {rule.message}"
+    yield f"- remedy: {rule.remedy}"
+    yield f"- source: {rule.source}{'; doubtful, so it only warns' if rule.doubtful else ''}"
+    if rule.reports:
+        yield f"- reports: {', '.join(rule.reports)}"
+    yield ""
+    known: set[str] = set()
+    for part in engine.parts((rule.applies, rule.demand, rule.group)):
+        if isinstance(part, Table):
+            yield from (_row(" and ".join(str(key) for key in part.keys), part.look), "| --- | --- |")
+            for line in part.lines:
+                cells = (cell if isinstance(cell, str) else " or ".join(one.text for one in cell) for cell in line.when)
+                then = " or ".join(one.text for one in line.then)
+                yield _row(", ".join(cells), f"{then}{' (?)' if line.doubtful else ''}")
+            yield ""
+        elif isinstance(part, Lookup) and part.name not in known:
+            known.add(part.name)
+            yield from (_row(part.of, part.name), "| --- | --- |")
+            for row in part.rows:
+                yield _row(" or ".join(one.text for one in row.when), f"{row.gives}{' (?)' if row.doubtful else ''}")
+            yield ""
+        elif isinstance(part, Recipes):
+            yield from ("| recipe | component | versions |", "| --- | --- | --- |")
+            for recipe in part.of:
+                for component, values in recipe.values.items():
+                    yield _row(recipe.name, component, " or ".join(sorted(values)))
+            yield ""
+
+
+def components_page() -> str:
+    """Every component: layers, instances, what is equal, who changes it, what it is read from."""
+    parts = [NOTE, "# Components", "", (DOCS / "components.intro.md").read_text().strip(), ""]
+    parts += ["| component | layers | further layers | one per | compared as | runs after | owner | read from | why |"]
+    parts += ["| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for name, entry in components.load().items():
+        doubtful = " (?)" if entry.normaliser in normalisers.DOUBTFUL else ""
+        instance = f"{entry.instance}{', all alike' if entry.alike else ''}" if entry.instance else "node"
+        cells = (
+            f"`{name}`",
+            ", ".join(entry.layers),
+            ", ".join(entry.further) or "–",
+            instance,
+            f"{entry.normaliser}{doubtful}",
+            entry.activation.value,
+            entry.owner,
+            "; ".join(entry.sources),
+            entry.why,
+        )
+        parts.append(_row(*cells))
+    parts += ["", "## How versions are compared", "", "| name | what it does |", "| --- | --- |"]
+    for name, function in normalisers.NORMALISERS.items():
+        first = " ".join((function.__doc__ or "").strip().split("\n\n")[0].split())
+        doubtful = f" Doubtful: {normalisers.DOUBTFUL[name]}." if name in normalisers.DOUBTFUL else ""
+        parts.append(_row(name, f"{first.replace('``', '`')}{doubtful}"))
+    return "\n".join([*parts, ""])
+
+
 def schemas() -> dict[str, str]:
     """File name → JSON schema."""
     texts = {}
@@ -125,7 +237,13 @@ def schemas() -> dict[str, str]:
 
 def pages() -> dict[str, str]:
     """Path below docs/ → text of everything generated."""
-    return {"cli.md": cli_page(), "fleet-file.md": fleet_page(), **schemas()}
+    return {
+        "cli.md": cli_page(),
+        "fleet-file.md": fleet_page(),
+        "rules.md": rules_page(),
+        "components.md": components_page(),
+        **schemas(),
+    }
 
 
 def run(arguments: list[str]) -> int:
