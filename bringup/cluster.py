@@ -25,7 +25,7 @@ from lightkube.resources.resource_v1 import ResourceClaim, ResourceSlice
 from lightkube.types import PatchType
 
 from bringup import cluster_objects as objects
-from bringup.cluster_views import VACATING, ClaimRef, NodeView, PodRef, SliceView
+from bringup.cluster_views import VACATING, ClaimRef, DaemonView, NodeView, PodRef, SliceView
 from lockstep.base import errors
 
 __all__ = ["Cluster"]
@@ -56,12 +56,12 @@ class Cluster:
         self._place = place
 
     @classmethod
-    def from_kubeconfig(cls, path: Path) -> Cluster:
-        """The cluster of the file's current context. Raises `errors.InputError` when the file is missing or wrong."""
+    def from_kubeconfig(cls, path: Path, context: str | None = None) -> Cluster:
+        """The cluster of a context, None: the current one. Raises `errors.InputError` when file or context is wrong."""
         if not path.is_file():
             raise errors.InputError("there is no kubeconfig", place=str(path), hint="set KUBECONFIG to the cluster's")
         try:
-            config = KubeConfig.from_file(path).get()
+            config = KubeConfig.from_file(path).get(context)
             if config is None or not config.cluster.server:
                 raise ConfigError("no server")
             limits = httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
@@ -104,6 +104,26 @@ class Cluster:
             pods = self._client.list(Pod, namespace="*", fields={"spec.nodeName": name}, chunk_size=CHUNK)
             found = [pod.to_dict() for pod in pods]
         return sorted((objects.pod_ref(pod) for pod in found if objects.occupies(pod)), key=str)
+
+    def daemons(self, part: str) -> dict[str, list[DaemonView]]:
+        """Node → pods of DaemonSets whose name contains ``part``."""
+        found: dict[str, list[DaemonView]] = {}
+        with self._translated("list pods"):
+            for pod in self._client.list(Pod, namespace="*", chunk_size=CHUNK):
+                seen = objects.daemon_view(pod.to_dict())
+                if seen is not None and part in seen[1].owner:
+                    found.setdefault(seen[0], []).append(seen[1])
+        return found
+
+    def all_slices(self) -> dict[str, list[SliceView]]:
+        """Node → its ResourceSlices; those of no one node are left out."""
+        found: dict[str, list[SliceView]] = {}
+        with self._translated("list resource slices"):
+            for piece in self._client.list(ResourceSlice, chunk_size=CHUNK):
+                one = piece.to_dict()
+                if node := one["spec"].get("nodeName"):
+                    found.setdefault(node, []).append(objects.slice_view(one))
+        return found
 
     def claims_on(self, name: str) -> list[ClaimRef]:
         """ResourceClaims with devices of the node allocated, used or not."""

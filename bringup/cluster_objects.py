@@ -12,6 +12,7 @@ __all__ = [
     "MANAGER",
     "admitting",
     "claim_ref",
+    "daemon_view",
     "fencing",
     "holds_devices_of",
     "lifting",
@@ -55,7 +56,25 @@ def node_view(node: Obj) -> views.NodeView:
         address=next((one["address"] for one in status.get("addresses") or () if one["type"] == "InternalIP"), None),
         in_step=_truth(node, views.IN_STEP),
         cordon_is_ours=_cordon_is_ours(node),
+        runtime=info.get("containerRuntimeVersion", ""),
+        machine=info.get("architecture", ""),
+        ready_since=_since(node, "Ready"),
     )
+
+
+def daemon_view(pod: Obj) -> tuple[str, views.DaemonView] | None:
+    """(node, pod of a DaemonSet); None for other pods and for one that is nowhere yet."""
+    owners = pod.get("metadata", {}).get("ownerReferences") or ()
+    owner = next((one["name"] for one in owners if one.get("controller") and one["kind"] == "DaemonSet"), None)
+    node = pod.get("spec", {}).get("nodeName")
+    if owner is None or not node:
+        return None
+    return node, views.DaemonView(owner, _truth(pod, "Ready") is True, _since(pod, "Ready"))
+
+
+def _since(obj: Obj, kind: str) -> str:
+    conditions = obj.get("status", {}).get("conditions") or ()
+    return next((str(one.get("lastTransitionTime") or "") for one in conditions if one.get("type") == kind), "")
 
 
 def occupies(pod: Obj) -> bool:

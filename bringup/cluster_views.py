@@ -17,6 +17,7 @@ __all__ = [
     "UNVERIFIED",
     "VACATING",
     "ClaimRef",
+    "DaemonView",
     "DeviceView",
     "NodeView",
     "PodRef",
@@ -77,6 +78,12 @@ class NodeView:
     """The condition InStep; None where nobody said."""
     cordon_is_ours: bool
     """Cordoned, by us, and by nobody else since."""
+    runtime: str = ""
+    """Container runtime with its version, ``containerd://2.1.4``."""
+    machine: str = ""
+    """Architecture, ``arm64``."""
+    ready_since: str = ""
+    """When its condition Ready last changed, as the API writes it (RFC 3339, UTC)."""
 
     @property
     def unverified(self) -> bool:
@@ -109,6 +116,17 @@ class PodRef:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonView:
+    """A DaemonSet's pod on a node."""
+
+    owner: str
+    """Name of the DaemonSet."""
+    ready: bool
+    ready_since: str
+    """When its condition Ready last changed (RFC 3339, UTC)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from bringup import baselines, stored, sweep
 from bringup import targets as target_builder
 from bringup.baselines import Baseline
 from bringup.shards import Shard
+from bringup.sources import reading as sources
 from bringup.sweep import Progress
 from bringup.transport.base import Failure, Patience, Target, Transport
 from inventory.model import Fleet, Pool
@@ -87,16 +88,23 @@ def read_fleet(
 ) -> Reading:
     """Read ``fleet`` (or some pools or nodes of it) and compare every pool with its assigned locks.
 
-    ``facts``: ``ssh`` reads now; ``snapshot`` takes the newest stored one; a path names a stored file or a folder of
-    probe outputs; None: what LOCKSTEP_FACTS says, else ``ssh``. ``journal`` None: the state folder's, if there is one.
-    ``store`` keeps the snapshot in the state folder; ``shard`` takes a part of the domains; ``deep`` also runs the
-    heavy vendor tools. Raises `errors.InputError` for unknown names, missing or stale
-    locks and unreadable identities, before any node is contacted; `errors.NotMeasuredError` without a snapshot.
+    ``facts``: ``ssh`` reads now, ``redfish`` and ``kubernetes`` too, without a login on the nodes; ``snapshot`` takes
+    the newest stored one; a path names a stored file or a folder of probe outputs; None: what LOCKSTEP_FACTS says, else
+    ``ssh``. ``journal`` None: the state folder's, if there is one. ``store`` keeps the snapshot in the state folder;
+    ``shard`` takes a part of the domains; ``deep`` also runs the heavy vendor tools. Raises `errors.InputError` for
+    unknown names, missing or stale locks and unreadable identities, before any node is contacted;
+    `errors.NotMeasuredError` without a snapshot.
     """
     chosen = select(fleet, pools, nodes, shard)
     locks = _locks(fleet, [pool for pool, _ in chosen])
     wanted = facts or os.environ.get(FACTS_VARIABLE) or LIVE
     with _book(journal, fleet, settings) as book:
+        if wanted in sources.WORDS:
+            members = [name for _, mine in chosen for name in mine]
+            by_pool = {str(name): lock for name, lock in locks.items()}
+            snapshot = sources.of_fleet(wanted, fleet, members, by_pool, settings)
+            told = _compare(chosen, locks, snapshot, book)
+            return Reading(snapshot, told, locks, True, f"read now by {wanted}")
         if wanted != LIVE:
             skus = {node.name: pool.sku for pool in fleet.pools for node in pool.nodes}
             snapshot, path = stored.load(wanted, settings, fleet.name, components.load(), skus)

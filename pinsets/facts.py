@@ -14,6 +14,7 @@ from lockstep.base.names import ComponentName, NodeName
 
 __all__ = [
     "ABSENT",
+    "NOT_OFFERED",
     "Absent",
     "Coordinate",
     "Fact",
@@ -102,6 +103,8 @@ class Unreadable:
 
 
 ABSENT: Final = Absent()
+NOT_OFFERED: Final = Unreadable("not offered")
+"""What a source has no word for: never absent, and no fault of the node."""
 Observation = Version | Absent | Unreadable
 
 

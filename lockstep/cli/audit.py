@@ -44,6 +44,17 @@ def command(
             help="Outputs of `lockstep probe print`, one file per node, gathered by clush, Ansible or srun.",
         ),
     ] = None,
+    slurm: Annotated[
+        str | None, typer.Option("--slurm", metavar="PARTITION", help="The nodes of a Slurm partition, read over SSH.")
+    ] = None,
+    kube_context: Annotated[
+        str | None,
+        typer.Option("--kube-context", metavar="NAME", help="What the Kubernetes API tells of a cluster's GPU nodes."),
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option("--prometheus", metavar="URL", help="What exporters told a Prometheus: driver, kernel, BIOS …"),
+    ] = None,
     like: Annotated[
         str | None, typer.Option("--like", metavar="NODE", help="Without FLEET: compare with this host.")
     ] = None,
@@ -59,9 +70,10 @@ def command(
         str | None,
         typer.Option(
             "--facts",
-            metavar="ssh|snapshot|PATH",
-            help="ssh: read now (default). snapshot: the newest stored one. A path: a stored snapshot, or a folder "
-            "of probe outputs NODE.jsonl. LOCKSTEP_FACTS says the same.",
+            metavar="ssh|redfish|kubernetes|snapshot|PATH",
+            help="ssh: read now (default); redfish, kubernetes: from BMCs, from the cluster. snapshot: the newest "
+            "stored one. A path: a stored snapshot, or a folder of probe outputs NODE.jsonl. LOCKSTEP_FACTS says the "
+            "same.",
         ),
     ] = None,
     since: Annotated[
@@ -90,6 +102,22 @@ def command(
         float | None,
         typer.Option("--timeout", min=1, help="Hard limit per host in seconds (30); twice that in the second pass."),
     ] = None,
+    transport: Annotated[
+        str,
+        typer.Option(
+            "--transport",
+            metavar="paramiko|openssh",
+            help="openssh: by the system's ssh (FIPS, GSSAPI, ProxyCommand, host certificates), a process per host.",
+        ),
+    ] = "paramiko",
+    accept_new_host_keys: Annotated[
+        bool,
+        typer.Option(
+            "--accept-new-host-keys",
+            help="Take the key of a host that has none, unverified, and write it to known_hosts. A changed key stays "
+            "refused.",
+        ),
+    ] = False,
     deep: Annotated[bool, typer.Option("--deep", help="Also run the heavy vendor tools (dcgm, flint).")] = False,
     shard: Annotated[
         str | None,
@@ -137,6 +165,7 @@ def command(
     lockstep audit merge part-*.jsonl.gz --fleet lab
     """
     options.one_of(format_, *audit_forms.FORMS)
+    options.one_of(transport, "paramiko", "openssh", option="--transport")
     options.one_of(fail_on, "block", "warn", "info", option="--fail-on")
     words = audit_work.Words(
         fleet=fleet,
@@ -144,6 +173,9 @@ def command(
         inventory=ansible_inventory,
         groups=tuple(group or ()),
         folder=from_dir,
+        partition=slurm,
+        context=kube_context,
+        prometheus=prometheus,
         like=like,
         pinset=pinset,
         sku=sku,
@@ -155,6 +187,8 @@ def command(
         shard=shard,
         timeout=timeout,
         deep=deep,
+        transport=transport,
+        accept_new=accept_new_host_keys,
     )
     _check(words, fence=fence, watch=watch, sign=sign, cluster=bool(accept or kubeconfig))
     from lockstep.base import settings
@@ -193,9 +227,10 @@ def command(
 
 def _check(words: audit_work.Words, *, fence: bool, watch: float | None, sign: Path | None, cluster: bool) -> None:
     """Refuse words that do not go together. Raises typer's usage error (exit 2)."""
-    sources = [words.fleet is not None, bool(words.hosts), words.inventory is not None, words.folder is not None]
-    if sum(sources) != 1:
-        raise typer.BadParameter("give a FLEET, or --hosts, or --ansible-inventory, or --from-dir", param_hint="FLEET")
+    others = (words.inventory, words.folder, words.partition, words.context, words.prometheus)
+    if sum([words.fleet is not None, bool(words.hosts), *(one is not None for one in others)]) != 1:
+        said = "give a FLEET, or one of --hosts, --ansible-inventory, --slurm, --from-dir, --kube-context, --prometheus"
+        raise typer.BadParameter(said, param_hint="FLEET")
     if words.fleet is None:
         given = {"--pool": words.pools, "--node": words.nodes, "--facts": words.facts, "--since": words.since}
         if wrong := [name for name, value in {**given, "--fence": fence}.items() if value]:
@@ -211,7 +246,8 @@ def _check(words: audit_work.Words, *, fence: bool, watch: float | None, sign: P
     ):
         if not present:
             raise typer.BadParameter(f"goes with {needed}", param_hint=wrong_alone)
-    if words.folder is not None and (words.shard or words.timeout or words.deep):
+    told = words.folder or words.context or words.prometheus
+    if told is not None and (words.shard or words.timeout or words.deep):
         raise typer.BadParameter("nothing is read from nodes here", param_hint="--shard, --timeout, --deep")
     if watch is not None and (sign is not None or words.folder is not None):
         raise typer.BadParameter("goes with facts that are read now, and without --sign", param_hint="--watch")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bringup.audit import Audit
     from bringup.baselines import Baseline
     from bringup.sweep import Progress
-    from bringup.transport.base import Patience
+    from bringup.transport.base import Patience, Transport
     from inventory.model import Fleet
     from lockstep.base.settings import Settings
 
@@ -30,6 +30,9 @@ class Words:
     inventory: Path | None = None
     groups: tuple[str, ...] = ()
     folder: Path | None = None
+    partition: str | None = None
+    context: str | None = None
+    prometheus: str | None = None
     like: str | None = None
     pinset: str | None = None
     sku: str | None = None
@@ -41,6 +44,14 @@ class Words:
     shard: str | None = None
     timeout: float | None = None
     deep: bool = False
+    transport: str = "paramiko"
+    accept_new: bool = False
+
+    def way(self) -> Transport:
+        """How hosts are reached."""
+        from bringup.transport import ways
+
+        return ways.by_name(self.transport, accept_new=self.accept_new)
 
     def patience(self) -> Patience | None:
         """Time-outs of one host."""
@@ -71,6 +82,7 @@ def of_fleet(words: Words, settings: Settings, advance: Callable[[Progress], Non
         facts=words.facts,
         progress=advance,
         patience=words.patience(),
+        transport=words.way(),
         # A fleet file somewhere on a disk is no reason to leave a folder beside the user's work.
         store=settings.checkout is not None or settings.state.is_dir(),
         deep=words.deep,
@@ -84,8 +96,10 @@ def of_fleet(words: Words, settings: Settings, advance: Callable[[Progress], Non
 
 
 def of_hosts(words: Words, advance: Callable[[Progress], None]) -> Audit:
-    """Hosts without a fleet file: read now, or from a folder of outputs; what is known is left out."""
+    """Hosts without a fleet file: read now, or by others before; what is known is left out."""
     from bringup import audit, folders, hostlists, reading, shards
+    from bringup.sources import reading as sources
+    from bringup.sources import slurm
     from pinsets import components
 
     baseline = _baseline(words)
@@ -96,14 +110,29 @@ def of_hosts(words: Words, advance: Callable[[Progress], None]) -> Audit:
             # Slots of GPUs come from the SKU, and the nodes are known only now.
             snapshot = folders.read(words.folder, components.load(), dict.fromkeys(snapshot.nodes, baseline.sku))
         return _without_known(audit.of_hosts(reading.compared(snapshot, baseline, f"outputs in {words.folder}")), words)
-    if words.inventory is not None:
+    if words.context is not None or words.prometheus is not None:
+        if words.context is not None:
+            snapshot, told = sources.of_context(words.context), f"read now from the cluster of {words.context}"
+        else:
+            snapshot, told = sources.of_prometheus(str(words.prometheus)), f"read now from {words.prometheus}"
+        return _without_known(audit.of_hosts(reading.compared(snapshot, baseline, told)), words)
+    if words.partition is not None:
+        ways = slurm.hosts(words.partition)
+    elif words.inventory is not None:
         ways = hostlists.from_ansible(words.inventory, words.groups)
     else:
         ways = hostlists.from_ranges(words.hosts)
     if words.shard is not None:
         mine = set(shards.parse(words.shard).of_names(list(ways)))
         ways = {name: way for name, way in ways.items() if name in mine}
-    read = reading.read_hosts(ways, baseline=baseline, progress=advance, patience=words.patience(), deep=words.deep)
+    read = reading.read_hosts(
+        ways,
+        baseline=baseline,
+        progress=advance,
+        patience=words.patience(),
+        transport=words.way(),
+        deep=words.deep,
+    )
     return _without_known(audit.of_hosts(read), words)
 
 
