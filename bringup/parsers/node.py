@@ -69,15 +69,19 @@ def _items(read: Parsed, slots: Slots) -> Iterator[Item]:
 def _facts(read: Parsed, components: Mapping[ComponentName, Component], slots: Slots) -> Iterator[Fact]:
     for name, layer, instance, value, source in _items(read, slots):
         component = ComponentName(name)
-        # What the probe of that reading did not have: no fact at all, as of a source that does not know the thing.
-        if component in components and not (isinstance(value, Unreadable) and value.reason == host.NOT_ASKED):
+        if component in components and not _not_asked(value):
             yield _fact(component, layer, instance, value, source)
     family = _family(read)
     database = "rpm" if family == "rhel" else "dpkg-query"
     for component, entry in components.items():
         package = packages.version_of(read.database, _carriers(entry, family))
-        if package is not None:
+        if package is not None and not _not_asked(package):
             yield _fact(component, Layer.PACKAGE, None, package, database)
+
+
+def _not_asked(value: Raw) -> bool:
+    """What the probe of that reading did not have makes no fact, as of a source that does not know the thing."""
+    return isinstance(value, Unreadable) and value.reason == host.NOT_ASKED
 
 
 _LIKE = {"ubuntu": "debian"}
