@@ -72,6 +72,11 @@ class Trust:
     file: Path | None = None
     """The known_hosts file that a new key would be written to, and only where the user says so."""
 
+    @property
+    def host(self) -> str:
+        """`name` without brackets and port: the name that a host certificate must be made for."""
+        return self.name.removeprefix("[").partition("]")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Jump:

@@ -1,0 +1,140 @@
+"""What ssh's log and complaints say of a connection that did not come to a login. Pure.
+
+Words of OpenSSH 8 to 10 at LogLevel DEBUG1 and LC_ALL=C.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bringup.transport import known_hosts
+from bringup.transport.base import Failure, FailureKind, Target, Trust
+from bringup.transport.sockets import Clock
+
+__all__ = ["Log", "failure"]
+
+_CONNECT = (
+    ("Could not resolve hostname", FailureKind.NAME),
+    ("Connection refused", FailureKind.REFUSED),
+    ("No route to host", FailureKind.NO_ROUTE),
+    ("Network is unreachable", FailureKind.NO_ROUTE),
+    ("Connection timed out", FailureKind.NO_ROUTE),
+)
+_AUTH = ("Permission denied", "Too many authentication failures", "No supported authentication methods")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The log file, and what came on standard error (a jump host's ssh writes there)."""
+
+    text: str
+    said: str
+
+    @property
+    def connected(self) -> bool:
+        """TCP is open."""
+        return "Connection established." in self.text or self.spoke
+
+    @property
+    def spoke(self) -> bool:
+        """The server's version line came."""
+        return "Remote protocol version" in self.text
+
+    @property
+    def authenticated(self) -> bool:
+        """Logged in."""
+        return "Authenticated to " in self.text
+
+    @property
+    def cut(self) -> bool:
+        """The connection ended before the command did."""
+        return "debug1: client_input_channel_req: channel 0 rtype exit-status" not in self.text
+
+    @property
+    def offered(self) -> str:
+        """``TYPE SHA256:…`` of the server's key; empty before it came."""
+        match = re.search(r"Server host (?:key|certificate): (\S+ SHA256:\S+)", self.text)
+        return match[1].replace("-cert-v01@openssh.com", "").rstrip(",") if match else ""
+
+    @property
+    def last(self) -> str:
+        """The last complaint that is no debugging line."""
+        # Before the server spoke, a program on the way (ProxyCommand) knows more than ssh.
+        for text in (self.text, self.said) if self.spoke else (self.said, self.text):
+            lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("debug")]
+            if lines:
+                return lines[-1][:200]
+        return "ssh gave no reason"
+
+
+def failure(log: Log, target: Target, clock: Clock, *, ended: bool) -> Failure:
+    """Why there was no login; ``ended`` False: a limit of ours cut it."""
+    if target.jumps and not log.spoke:
+        return _of_jump(log, target, clock, ended=ended)
+    refused = _of_host_key(log, target)
+    if refused is not None:
+        return Failure(refused[0], refused[1], remedy=refused[2])
+    if not ended:
+        if not log.connected:
+            return Failure(
+                FailureKind.NO_ROUTE, f"port {target.port} did not answer in {clock.patience.connect_seconds:.0f} s"
+            )
+        if not log.spoke:
+            reason = f"TCP opened, but no SSH banner came: it said nothing for {clock.login_limit:.0f} s"
+            return Failure(FailureKind.NO_BANNER, reason)
+        return Failure(FailureKind.HUNG, f"silent after its banner for {clock.login_limit:.0f} s")
+    if any(word in log.text for word in _AUTH):
+        remedy = "check the user, the identity file, and authorized_keys on the node"
+        return Failure(FailureKind.AUTH, f"no key of {target.user} was accepted ({log.last})", remedy=remedy)
+    if log.connected and not log.spoke:
+        return Failure(FailureKind.NO_BANNER, "TCP opened, but no SSH banner came: it closed the connection")
+    if not log.connected:
+        for word, kind in _CONNECT:
+            if word in log.text:
+                return Failure(kind, _connect_reason(kind, target, log))
+    return Failure(FailureKind.CLOSED, log.last)
+
+
+def _connect_reason(kind: FailureKind, target: Target, log: Log) -> str:
+    if kind is FailureKind.REFUSED:
+        return f"nothing listens on port {target.port}"
+    return log.last
+
+
+def _of_host_key(log: Log, target: Target) -> tuple[FailureKind, str, str] | None:
+    where = (str(target.node), target.address, target.port, log.offered or "a key")
+    if "REVOKED HOST KEY" in log.text or "is revoked" in log.text or "was revoked" in log.text:
+        return known_hosts.revoked(*where)
+    if "IDENTIFICATION HAS CHANGED" in log.text:
+        return known_hosts.changed(*where, target.host_keys)
+    if "host key is known for" in log.text or "Host key verification failed" in log.text:
+        if target.host_keys:
+            return known_hosts.changed(*where, target.host_keys)
+        # ssh has looked at the certificate, if there was one.
+        return known_hosts.unknown(*where, Trust())
+    return None
+
+
+def _of_jump(log: Log, target: Target, clock: Clock, *, ended: bool) -> Failure:
+    """The way to the node failed: by the jump host, or by what it found behind itself."""
+    name = f"jump host {target.jumps[-1].address}"
+    if "open failed" in log.said and "Connection refused" in log.said:
+        return Failure(FailureKind.REFUSED, f"{name} cannot open {target.address}:{target.port}: Connection refused")
+    if "open failed" in log.said:
+        return Failure(FailureKind.JUMP, f"{name} cannot open {target.address}:{target.port}")
+    if not ended:
+        return Failure(FailureKind.JUMP, f"{name} did not open the way in {clock.login_limit:.0f} s")
+    words = (
+        ("IDENTIFICATION HAS CHANGED", FailureKind.HOST_KEY_CHANGED),
+        ("REVOKED HOST KEY", FailureKind.HOST_KEY_REVOKED),
+        ("host key is known for", FailureKind.HOST_KEY_UNKNOWN),
+        ("Host key verification failed", FailureKind.HOST_KEY_UNKNOWN),
+        ("Permission denied", FailureKind.AUTH),
+        *_CONNECT,
+    )
+    both = log.said + log.text
+    kind = next((kind for word, kind in words if word in both), None)
+    lines = [line.strip() for line in log.said.splitlines() if line.strip() and not line.startswith("debug")]
+    last = lines[-1][:200] if lines else log.last
+    return Failure(FailureKind.JUMP, f"{name}: {kind}: {last}" if kind else f"{name}: {last}")
