@@ -17,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.base import errors
+from lockstep.cli import main
 from pinsets import fetching, load, lock_jobs, rpm, rpm_closure, rpm_repositories, rpmversions
 
 SPEC = Path(__file__).parents[1] / "data" / "rpm" / "fleet.spec"
-OS = "rocky-9-x86_64"
+OS = "rocky-9-amd64"
 ORDER = [
     "1.0~rc1",
     "1.0",
@@ -171,8 +172,41 @@ def test_what_cannot_be_locked_is_said_and_nothing_written(
 
 def test_an_os_of_rpms_needs_an_rpm_repository(catalogue: load.Catalogue) -> None:
     (catalogue.pinsets / "p.yaml").write_text("pinset: p\nsku: [lab-b300]\npins:\n  nccl: {version: 2.28.9}\n")
-    with pytest.raises(errors.InputError, match="names no rpm repository, which rocky-9-x86_64 needs"):
+    with pytest.raises(errors.InputError, match="names no rpm repository, which rocky-9-amd64 needs"):
         list(lock_jobs.run([lock_jobs.Target("p", OS)], lock_jobs.Sources(), catalogue))
+
+
+def test_the_verb_locks_a_fleet_of_rpm_hosts(
+    built: Path,
+    checkout: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("Pulumi.yaml", "pyproject.toml"):
+        shutil.copy(checkout / name, tmp_path)
+    for folder in ("inventory/fleets", "pinsets/catalog"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "pinsets/catalog/p.yaml").write_text(
+        "pinset: p\nsku: [lab-b300]\npins:\n  driver: {version: 580.105.08}\n"
+        "  fabricmanager: {version: 580.105.08, layers: [package]}\n"
+    )
+    (tmp_path / "inventory/fleets/f.yaml").write_text(
+        f"fleet: f\nrepositories:\n  - {{rpm: 'file:{built}'}}\npools:\n  - name: p\n    sku: lab-b300\n"
+        f"    os: {OS}\n    pinset: p\n    nodes:\n      n1: {{}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCKSTEP_ROOT", str(tmp_path))
+    assert main.run(["check", "f"]) == 2, "there is no lock yet"
+    capsys.readouterr()
+    assert main.run(["pin", "lock", "f"]) == 0
+    said = capsys.readouterr().out
+    assert f"p@{OS}.json: written; 5 packages" in said
+    assert "left to the OS image: /bin/sh, dkms >= 3 or kernel-devel" in said
+    assert main.run(["check", "f"]) == 0
+    capsys.readouterr()
+    assert main.run(["pin", "export", "dnf", "p"]) == 0
+    assert "nvidia-fabric-manager-3:580.105.08-1.el9.*" in capsys.readouterr().out
 
 
 def _primary(repository: Path) -> Path:
