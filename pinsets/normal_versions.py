@@ -59,8 +59,8 @@ def debian(text: str) -> str:
 def semver(text: str) -> str:
     """``Kubernetes v1.37.1``, ``1.37.1-1.1``, ``1:1.37.1-1``; a candidate keeps its mark (``1.18.0~rc.1-1``)."""
     text = re.sub(r"^v(?=\d)", "", number_after_words(text))
-    # A cloud's build of the same release: every node of it prints its own hash.
-    text = debian(re.sub(r"-eks-[0-9a-f]+$", "", text))
+    # A cloud's build of the same release: every node of it prints its own hash, every plugin its maker.
+    text = debian(re.sub(r"-(?:eks-[0-9a-f]+|aws)$", "", text))
     return re.sub(r"~(?=(alpha|beta|rc))", "-", text)
 
 
