@@ -361,7 +361,7 @@ inside() {
 # read_libraries: the libraries of interest in the loader's order, their real files, and versions inside some.
 read_libraries() {
   names='lib(cuda|nvidia-ml|nvidia-nscq|nccl|rccl|nccl-[a-z-]*|rccl-[a-z-]*|cudart|cudnn[a-z_]*|fabric|ibverbs|mlx5|efa|gdrapi|ucp)'
-  cached=$(ldconfig -p 2>/dev/null | grep -E "^[[:space:]]*$names[.]so[.0-9]* [(]")
+  cached=$(ldconfig -p 2>/dev/null | grep -E "^[[:space:]]*${names}[.]so[.0-9]* [(]")
   first=$LD_LIBRARY_PATH:
   for file in /etc/environment /etc/profile.d/*.sh; do
     [ -r "$file" ] && [ -f "$file" ] || continue
@@ -375,7 +375,7 @@ read_libraries() {
       esac
     done <"$file"
   done
-  found= versions= nodes=
+  found='' versions='' plugins='' nodes=''
   printf '@paths\n'
   while [ -n "$first" ]; do
     folder=${first%%:*}
@@ -420,7 +420,9 @@ read_inside() {
   for real in $(realpath "$@" 2>/dev/null || for file; do readlink -f "$file"; done); do
     printf ' %s %s\n' "$1" "$real"
     case ${1##*/} in
-      libnccl.so.* | librccl.so.* | lib[nr]ccl-*) versions="$versions
+      libnccl.so.* | librccl.so.*) versions="$versions
+$real" ;;
+      lib[nr]ccl-*) plugins="$plugins
 $real" ;;
       libfabric.so.* | libibverbs.so.* | libmlx5.so.* | libefa.so.*) nodes="$nodes
 $real" ;;
@@ -431,8 +433,13 @@ $real" ;;
   # shellcheck disable=SC2086 # one path a line
   if [ -n "$versions" ]; then
     set -- ${versions#?}
-    # Version nodes count in plugins only: NCCL itself takes what it finds.
-    inside '(NCCL|RCCL) version ?:? ?[0-9][0-9A-Za-z.+-]*|nccl[A-Z][A-Za-z]*_v[0-9]+|aws-ofi-[nr]ccl v?[0-9][0-9A-Za-z.-]*|gIB( version)? v?[0-9.]+|nccl-rdma-sharp-plugins[ -]v?[0-9.]+|(FABRIC|IBVERBS|MLX5|EFA)_[0-9]+[.][0-9.]+' "$@" | sort -u
+    # These files are large: the first place is enough.
+    inside -m 1 '[NR]CCL version ?:? ?[0-9][0-9A-Za-z.+-]*' "$@"
+  fi
+  # shellcheck disable=SC2086 # one path a line
+  if [ -n "$plugins" ]; then
+    set -- ${plugins#?}
+    inside 'nccl[A-Z][A-Za-z]*_v[0-9]+|aws-ofi-[nr]ccl v?[0-9][0-9A-Za-z.-]*|gIB( version)? v?[0-9.]+|nccl-rdma-sharp-plugins[ -]v?[0-9.]+|(FABRIC|IBVERBS|MLX5|EFA)_[0-9]+[.][0-9.]+' "$@" | sort -u
   fi
   # shellcheck disable=SC2086 # one path a line
   if [ -n "$nodes" ]; then
