@@ -37,6 +37,7 @@ _VALUES: Final[tuple[tuple[tuple[str, ...], str, tuple[Layer, ...] | None], ...]
     (("gdrcopy", "version"), "gdrdrv", (Layer.RUNNING,)),
 )
 """Where the GPU operator's values name a version. It installs by containers: no package of the host carries them."""
+_OWN_VALUES: Final = "components/gpu-operator/values.yaml"
 DEPTH: Final = 16
 """Bases of one recipe; AICR's longest chain is five."""
 
@@ -47,19 +48,36 @@ def fits(data: Any) -> bool:
 
 
 @dataclass(slots=True)
-class _Merged:
-    """A recipe with what it inherits, the nearest value first."""
+class _Chart:
+    """A component of a recipe with what its bases say of it, the nearest value first."""
 
-    charts: dict[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict)
+    version: tuple[str, str] | None = None
+    """With the file that says so."""
+    values_file: str | None = None
+    overrides: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
+
+    def take(self, entry: Mapping[str, Any], origin: str) -> None:
+        if self.version is None and isinstance(version := entry.get("version"), str):
+            self.version = (version, origin)
+        if self.values_file is None and isinstance(path := entry.get("valuesFile"), str):
+            self.values_file = path
+        if isinstance(overrides := entry.get("overrides"), dict):
+            self.overrides.append((overrides, f"{origin}: overrides"))
+
+
+@dataclass(slots=True)
+class _Merged:
+    """A recipe with what it inherits."""
+
+    charts: dict[str, _Chart] = field(default_factory=dict)
     constraints: dict[str, tuple[str, str]] = field(default_factory=dict)
     chain: list[str] = field(default_factory=list)
 
-    def take(self, spec: Mapping[str, Any], name: str) -> None:
-        for chart in _list(spec, "componentRefs"):
-            known = self.charts.get(str(chart.get("name")), ({}, name))
-            self.charts[str(chart.get("name"))] = ({**chart, **known[0]}, known[1] if known[0] else name)
+    def take(self, spec: Mapping[str, Any], origin: str) -> None:
+        for entry in _list(spec, "componentRefs"):
+            self.charts.setdefault(str(entry.get("name")), _Chart()).take(entry, origin)
         for constraint in _list(spec, "constraints"):
-            self.constraints.setdefault(str(constraint.get("name")), (str(constraint.get("value")), name))
+            self.constraints.setdefault(str(constraint.get("name")), (str(constraint.get("value")), origin))
 
 
 def _list(spec: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -76,15 +94,16 @@ def draft(data: Mapping[str, Any], read: Read, place: str) -> Draft:
         merged.take(data, place)
     found = Draft(f"NVIDIA/aicr recipe {' ← '.join(merged.chain)}")
     _operating_system(found, merged)
-    for name, (chart, origin) in sorted(merged.charts.items()):
-        component = _CHARTS.get(name)
-        version = chart.get("version")
-        if component is None:
-            found.leave(name, "the registry has no such component")
-        elif isinstance(version, str):
+    for name, component in _CHARTS.items():
+        chart = merged.charts.get(name)
+        if chart is not None and chart.version is not None:
+            version, origin = chart.version
             found.add(component, re.sub(r"^v(?=\d)", "", version), f"{origin}: componentRefs {name}")
-    if "gpu-operator" in merged.charts:
-        _operator(found, *merged.charts["gpu-operator"], read)
+    others = sorted(set(merged.charts) - set(_CHARTS))
+    if others:
+        found.leave(", ".join(others), "the registry has no such component")
+    if (operator := merged.charts.get("gpu-operator")) is not None:
+        _operator(found, operator, read)
     return found
 
 
@@ -127,13 +146,15 @@ def _exact(value: str) -> str | None:
     return None if re.match(r"[<>!~^]", bare) else bare
 
 
-def _operator(found: Draft, chart: Mapping[str, Any], origin: str, read: Read) -> None:
-    path = chart.get("valuesFile")
-    layered: list[tuple[Mapping[str, Any], str]] = [(chart.get("overrides") or {}, f"{origin}: overrides")]
-    if isinstance(path, str) and (values := read(path)) is not None:
-        layered.append((values, path))
-    elif isinstance(path, str):
-        found.leave("values of the GPU operator", f"{path} is not there: the driver's version stands in it")
+def _operator(found: Draft, chart: _Chart, read: Read) -> None:
+    layered = list(chart.overrides)
+    # A file that an overlay names lies over the chart's own one, and does not replace it.
+    named = [chart.values_file] if chart.values_file is not None else []
+    for path in dict.fromkeys((*named, _OWN_VALUES)):
+        if (values := read(path)) is not None:
+            layered.append((values, path))
+        elif path in named:
+            found.leave("values of the GPU operator", f"{path} is not there: the driver's version stands in it")
     for keys, component, layers in _VALUES:
         for values, source in layered:
             if isinstance(value := _at(values, keys), str):
