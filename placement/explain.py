@@ -71,7 +71,7 @@ class Explanation:
 
 def explain(planner: Planner, request: Request, now: float) -> Explanation:
     """Plan, and say why. Changes nothing. Raises as `Planner.plan` does."""
-    decision = planner.plan(request, now)
+    decision = planner.plan(request, now, scores=True)
     view, topology = planner.view, planner.view.topology
     nodes = _nodes(planner, request)
     place_of: dict[str, Counter[str]] = {}

@@ -11,7 +11,7 @@ from placement import mig, requests
 from placement.requests import Member, Need, Request
 from placement.topology import WHOLE, Ints, Topology
 
-__all__ = ["check"]
+__all__ = ["check", "members_per_node"]
 
 
 def check(request: Request, topology: Topology) -> None:
@@ -74,9 +74,7 @@ def _fits_a_node(
         )
 
 
-def _members_per_node(
-    request: Request, topology: Topology, allowed: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> Ints:
+def members_per_node(request: Request, topology: Topology, allowed: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
     """(n,) members of the smallest kind on an empty node: an upper bound for the mix."""
     member = min(request.members, key=lambda item: (item.gpus * item.share, item.cpu, item.memory))
     fits = np.full(len(topology.names), request.size)
@@ -94,7 +92,7 @@ def _members_per_node(
 
 
 def _fits_together(request: Request, topology: Topology, allowed: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
-    fits = _members_per_node(request, topology, allowed)
+    fits = members_per_node(request, topology, allowed)
     per_domain = np.bincount(topology.domain, weights=fits, minlength=len(topology.domains)).astype(np.int64)
     if request.segment > per_domain.max():
         raise errors.RefusedError(

@@ -6,8 +6,8 @@ in the state (`Gatekeeper`); request gates are asked per request, over the whole
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from placement.health.board import Board
 from placement.occupancy import NO_TENANT, Occupancy
 from placement.requests import SECURITY, Performance, Request, Security
 from placement.telemetry.samples import Fresh, Samples
-from placement.topology import Topology
+from placement.topology import Ints, Topology
 
 __all__ = ["DEVICE_GATES", "REQUEST_GATES", "Gate", "Gatekeeper", "View"]
 
@@ -40,14 +40,42 @@ class View:
     """(n, g) worst dimension, 0 to 1."""
     ample: bool = False
     """Whether every GPU has ample headroom: then nothing is told apart by it."""
+    kept: Ints = field(init=False)
+    """(n,) index in `keepers` of the waiting gang that a node is kept free for; -1: none."""
+    keepers: tuple[str, ...] = ()
+    levels: Ints = field(init=False)
+    """(n, g) headroom levels."""
+    open_nodes: Mask | None = None
+    """(n,) nodes that no device gate shuts as a whole; None: all of them. Kept by `Gatekeeper`."""
+    least_security: int = field(init=False)
+    """The weakest boundary that any node offers."""
+    _by_model: dict[frozenset[str], Mask] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.set_headroom(self.headroom)
+        self.kept = np.full(len(self.topology.names), -1)
+        self.least_security = int(self.topology.security.min())
+
+    def keep(self, blocks: Mapping[str, Ints]) -> None:
+        """Keep exactly these nodes for these waiting gangs."""
+        self.keepers = tuple(blocks)
+        self.kept[:] = -1
+        for index, nodes in enumerate(blocks.values()):
+            self.kept[nodes] = index
 
     def set_headroom(self, headroom: NDArray[np.float64]) -> None:
         """New values, (n, g)."""
         self.headroom = headroom
-        self.ample = bool(headroom_levels.level(headroom).min(initial=AMPLE) == AMPLE)
+        self.levels = headroom_levels.level(headroom)
+        self.ample = bool(self.levels.min(initial=AMPLE) == AMPLE)
+
+    def of_models(self, models: frozenset[str]) -> Mask:
+        """(n,) nodes with one of these accelerators."""
+        found = self._by_model.get(models)
+        if found is None:
+            found = np.array([model in models for model in self.topology.models])[self.topology.model]
+            self._by_model[models] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +129,7 @@ def _link(view: View, request: Request) -> Mask | None:
 
 
 def _model(view: View, request: Request) -> Mask | None:
-    topology = view.topology
-    if not request.models:
-        return None
-    return np.array([model in request.models for model in topology.models])[topology.model]
+    return view.of_models(request.models) if request.models else None
 
 
 def _residency(view: View, request: Request) -> Mask | None:
@@ -114,14 +139,18 @@ def _residency(view: View, request: Request) -> Mask | None:
     return np.array([region in request.regions for region in topology.regions])[topology.region]
 
 
-def _tenancy(view: View, request: Request) -> Mask:
+def _tenancy(view: View, request: Request) -> Mask | None:
     occupancy = view.occupancy
+    if not request.exclusive and not occupancy.restricted:
+        return None
     mine = occupancy.tenant_index(request.tenant)
     alone: Mask = (occupancy.tenant == NO_TENANT) | (occupancy.tenant == mine)
     return alone if request.exclusive else alone | ~occupancy.exclusive
 
 
-def _performance(view: View, request: Request) -> Mask:
+def _performance(view: View, request: Request) -> Mask | None:
+    if request.performance is Performance.WHOLE_GPU and not view.occupancy.restricted:
+        return None
     if request.performance is Performance.WHOLE_NODE:
         empty: Mask = view.occupancy.members == 0
         return empty
@@ -132,7 +161,9 @@ def _performance(view: View, request: Request) -> Mask:
     return free & offered if offered is not None else np.zeros_like(free)
 
 
-def _security(view: View, request: Request) -> Mask:
+def _security(view: View, request: Request) -> Mask | None:
+    if view.least_security >= int(request.security):
+        return None
     offers: Mask = view.topology.security >= int(request.security)
     return offers
 
@@ -141,6 +172,14 @@ def _channel(view: View, request: Request) -> Mask | None:
     if not request.compute_domain:
         return None
     return ~view.occupancy.channel
+
+
+def _kept(view: View, request: Request) -> Mask | None:
+    if not view.keepers:
+        return None
+    mine = view.keepers.index(request.name) if request.name in view.keepers else -1
+    others: Mask = (view.kept < 0) | (view.kept == mine)
+    return others
 
 
 def _security_name(value: int) -> str:
@@ -180,6 +219,7 @@ REQUEST_GATES: Final = (
         ),
     ),
     Gate("compute-domain", _channel, lambda view, request, node: "its one ComputeDomain channel is taken"),
+    Gate("kept", _kept, lambda view, request, node: f"kept free for {view.keepers[view.kept[node]]}, which waits"),
 )
 """Asked per request."""
 
@@ -206,11 +246,16 @@ class Gatekeeper:
             return
         self._seen = view.board.version
         opened = np.ones(view.topology.numa.shape, dtype=bool)
+        nodes = np.ones(len(view.topology.names), dtype=bool)
         nobody = Request("nobody", ())
         for gate in DEVICE_GATES:
             passes = gate.passes(view, nobody)
             if passes is not None:
                 opened &= device_wide(passes, view.topology)
+                if passes.ndim == 1:
+                    nodes &= passes
+        # Work without a GPU has no device to be shut out by: whole nodes are shut for it too.
+        view.open_nodes = None if nodes.all() else nodes
         view.occupancy.state.close(~opened)
 
 

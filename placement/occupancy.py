@@ -59,6 +59,8 @@ class Occupancy:
         """(n,) whether somebody there has the whole node."""
         self.mig = False
         """Whether any GPU may hold MIG instances."""
+        self.restricted = 0
+        """Members running now that keep others away: exclusive, sole, or on a channel."""
         self._tenants: dict[str, int] = {}
         self._on: list[list[Placed]] = [[] for _ in range(count)]
 
@@ -78,11 +80,19 @@ class Occupancy:
             raise ValueError(f"node {self.state.topology.names[placed.node]}: MIG slices are taken")
         self.state.take(placed.node, placed.gpus, placed.share, placed.cpu, placed.memory, placed.nics)
         self._on[placed.node].append(placed)
-        self._refresh(placed.node)
+        self.restricted += _restricts(placed)
+        if placed.slices or _restricts(placed):
+            self._refresh(placed.node)
+            return
+        # The common case, without looking at who else is there.
+        self.members[placed.node] += 1
+        mine, there = self.tenant_index(placed.tenant), self.tenant[placed.node]
+        self.tenant[placed.node] = mine if there in (NO_TENANT, mine) else MIXED
 
     def give(self, placed: Placed) -> None:
         """Remove one member. Raises ValueError if it is not there."""
         self._on[placed.node].remove(placed)
+        self.restricted -= _restricts(placed)
         self.state.give(placed.node, placed.gpus, placed.share, placed.cpu, placed.memory, placed.nics)
         self._refresh(placed.node)
 
@@ -106,3 +116,7 @@ class Occupancy:
         for members in items.values():
             for placed in members:
                 self.take(placed)
+
+
+def _restricts(placed: Placed) -> bool:
+    return placed.exclusive or placed.sole or placed.channel

@@ -95,6 +95,8 @@ class Planner:
     _keeper: Gatekeeper = field(init=False)
     _tie: Ints = field(init=False)
     _ticked: float = field(default=-np.inf, init=False)
+    _feasible: set[object] = field(default_factory=set, init=False)
+    """Shapes of requests that this fleet can serve when empty."""
 
     def __post_init__(self) -> None:
         self._keeper = Gatekeeper(self.view, self.samples)
@@ -113,22 +115,37 @@ class Planner:
 
         Closed GPUs need no mention: they have nothing free.
         """
-        nodes = np.ones((len(self.view.topology.names), 1), dtype=bool)
-        devices: Mask | None = None
+        nodes, devices = self._gates(request)
+        if nodes is None:
+            nodes = np.ones(len(self.view.topology.names), dtype=bool)
+        return nodes[:, None] if devices is None else nodes[:, None] & devices
+
+    def _gates(self, request: Request) -> tuple[Mask | None, Mask | None]:
+        """(n,) nodes and (n, g) devices open to the request; None where no gate shuts anything."""
+        nodes, devices = self.view.open_nodes, None
         for gate in gates.REQUEST_GATES:
             found = gate.passes(self.view, request)
             if found is None:
                 continue
             if found.ndim == 1:
-                nodes &= found[:, None]
+                nodes = found if nodes is None else nodes & found
             else:
                 devices = found if devices is None else devices & found
-        return nodes if devices is None else nodes & devices
+        return nodes, devices
 
-    def plan(self, request: Request, now: float) -> Decision:
-        """Decide. Raises `errors.RefusedError` for what this fleet can never give, with the nearest request it can."""
-        feasibility.check(request, self.view.topology)
+    def plan(self, request: Request, now: float, *, scores: bool = False) -> Decision:
+        """Decide. ``scores``: with every candidate's, also where the packing policy decides without them.
+
+        Raises `errors.RefusedError` for what this fleet can never give, with the nearest request it can.
+        """
+        self._check(request)
         self.refresh(now)
+        if not scores and self._policy_decides(request):
+            nodes, devices = self._gates(request)
+            if devices is None:
+                members = self._by_policy(request, request.members[0], nodes)
+                if members:
+                    return Decision(request, members, None, self._digest(members[0].node))
         opened = self.passes(request)
         audits = self.view.audits
         best: tuple[tuple[int, ...], Decision] | None = None
@@ -150,6 +167,23 @@ class Planner:
         if best is not None:
             return best[1]
         return Decision(request, (), refused, preempt=self._advice(request))
+
+    def _check(self, request: Request) -> None:
+        """`feasibility.check`, once per shape: the topology does not change."""
+        shape = (request.members, request.models, request.regions, request.need, request.segment)
+        known = (*shape, request.performance, request.security, request.compute_domain)
+        if known not in self._feasible:
+            feasibility.check(request, self.view.topology)
+            self._feasible.add(known)
+
+    def _policy_decides(self, request: Request) -> bool:
+        """A single member stands nowhere in particular: the packing policy chooses. GPUs in MIG mode it cannot tell."""
+        member = request.members[0]
+        return self.policy is not None and request.size == 1 and member.profile is None and not self.view.occupancy.mig
+
+    def _digest(self, node: int) -> str:
+        index = int(self.view.audits.job[node])
+        return self.view.audits.digests[index] if index >= 0 else ""
 
     def _of_digest(self, opened: Mask, digest: int) -> Mask:
         """One gang, one job digest: nodes of another lock are as if shut."""
@@ -205,19 +239,33 @@ class Planner:
             usable = scored.scope == candidate
             if scored.levels[candidate] > 0:
                 usable &= scored.node_levels >= scored.levels[candidate]
-            if request.size == 1 and self.policy is not None and request.members[0].profile is None:
-                found = self._by_policy(request, request.members[0], usable & (scored.fits > 0))
+            # The policy is asked about nodes; where single devices are shut it would take those too.
+            if opened.shape[1] == 1 and self._policy_decides(request):
+                found = self._by_policy(request, request.members[0], opened[:, 0] & (scored.scope == candidate))
             else:
                 found = assigning.gang(self.view, request, opened & usable[:, None])
             if found:
                 return found
         return ()
 
-    def _by_policy(self, request: Request, member: Member, among: Mask) -> tuple[Placed, ...]:
-        """One member where the packing policy wants it, among the nodes that gates and headroom leave."""
+    def _by_policy(self, request: Request, member: Member, among: Mask | None) -> tuple[Placed, ...]:
+        """One member where the packing policy wants it, among the nodes that gates leave, most headroom first.
+
+        A node counts with the worst GPU that the policy might take there.
+        """
         assert self.policy is not None  # noqa: S101 - the caller has asked
         task = Task(member.cpu, member.memory, member.gpus, member.share if member.gpus else 0, request.models)
-        choice = self.policy.choose(task, None if among.all() else among)
+        choice = None
+        if self.view.ample or not member.gpus:
+            choice = self.policy.choose(task, among)
+        else:
+            takes = self.view.occupancy.state.gpu >= member.share
+            worst = np.where(takes, self.view.levels, AMPLE).min(axis=1)
+            for floor in range(AMPLE, -1, -1):
+                cool = worst >= floor
+                choice = self.policy.choose(task, cool if among is None else cool & among)
+                if choice is not None:
+                    break
         if choice is None:
             return ()
         return (assigning.placed(request, member, choice.node, choice.gpus, 0),)

@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from placement import waiting
 from placement.occupancy import Placed
-from placement.planner import Planner
+from placement.planner import Decision, Planner
 from placement.requests import Request
 
 __all__ = ["Job", "Outage", "Report", "replay"]
-
-BACKFILL = 2000
-"""Waiting jobs looked at per event, in order of arrival: the first that fits goes, and a shape that did not fit is
-not tried again in the event. Large jobs may wait long; what is compared is occupancy under one and the same rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +47,8 @@ class Report:
     split_segments: int = 0
     """Segments of one gang that ended up in two domains: must be none."""
     queue_seconds: list[float] = field(default_factory=list)
+    waits: dict[int, list[float]] = field(default_factory=dict)
+    """Members of the gang → seconds that each waited; who never started, with the wait so far."""
     series: list[tuple[float, float]] = field(default_factory=list)
     """(seconds, % of GPUs in use) after every event."""
     remainder_filled: int = 0
@@ -67,12 +66,15 @@ class _Replay:
         self._view = planner.view
         self._warm_up = warm_up
         self._report = Report()
-        self._waiting: list[Job] = []
+        self._line = waiting.Line(planner)
+        self._jobs: dict[str, Job] = {}
         self._events: list[tuple[float, int, str, object]] = []
         self._serial = itertools.count()
         self._end = max((job.arrives for job in jobs), default=0.0)
         self._time = 0.0
         self._used_time = self._up_time = 0.0
+        self._used = np.zeros(len(self._view.topology.names), dtype=np.int64)
+        """(n,) GPUs in use."""
         for job in jobs:
             self._push(job.arrives, "arrives", job)
         for outage in outages:
@@ -89,45 +91,51 @@ class _Replay:
             self._account(at)
             if kind == "arrives":
                 assert isinstance(what, Job)  # noqa: S101 - pushed so
-                self._waiting.append(what)
-            elif kind == "ends":
+                self._jobs[what.request.name] = what
+                self._begins(at, self._line.add(what.request, at), 0.0)
+                continue
+            if kind == "ends":
+                self._count(self._planner.running[str(what)][1], -1)
                 self._planner.release(str(what))
                 self._report.finished += 1
             else:
                 self._view.board.node_out[int(what)] = kind == "down"  # type: ignore[call-overload]
                 self._view.board.version += 1
-            self._start_what_fits(at)
-        self._report.never_started = len(self._waiting)
+                if kind == "down":
+                    continue
+            for decision, waited in self._line.freed(at):
+                self._begins(at, decision, waited)
+        self._report.never_started = len(self._line.waiting)
+        for item in self._line.waiting:
+            self._report.waits.setdefault(item.request.size, []).append(self._end - item.since)
         self._report.occupancy = 100 * self._used_time / self._up_time if self._up_time else 0.0
         return self._report
 
     def _account(self, at: float) -> None:
         topology = self._view.topology
-        used = sum(len(item.gpus) for _, members in self._planner.running.values() for item in members)
-        up = int(topology.gpus[~self._view.board.node_out].sum())
+        alive = ~self._view.board.node_out
+        used, up = int(self._used[alive].sum()), int(topology.gpus[alive].sum())
         since = max(self._time, self._warm_up)
         if at > since:
-            self._used_time += (at - since) * min(used, up)
+            self._used_time += (at - since) * used
             self._up_time += (at - since) * up
         self._report.series.append((at, 100 * used / int(topology.gpus.sum())))
         self._time = at
 
-    def _start_what_fits(self, at: float) -> None:
-        tried: set[tuple[int, int, str]] = set()
-        for job in list(self._waiting[:BACKFILL]):
-            shape = (job.request.size, job.request.segment, job.request.need.value)
-            if shape in tried:
-                continue
-            decision = self._planner.plan(job.request, at)
-            if not decision.placed:
-                tried.add(shape)
-                continue
-            self._watch(job.request, decision.members)
-            self._planner.commit(decision)
-            self._waiting.remove(job)
-            self._report.started += 1
-            self._report.queue_seconds.append(at - job.arrives)
-            self._push(at + job.runs, "ends", job.request.name)
+    def _count(self, members: Sequence[Placed], sign: int) -> None:
+        for item in members:
+            self._used[item.node] += sign * len(item.gpus)
+
+    def _begins(self, at: float, decision: Decision | None, waited: float) -> None:
+        if decision is None:
+            return
+        job = self._jobs.pop(decision.request.name)
+        self._watch(job.request, decision.members)
+        self._count(decision.members, 1)
+        self._report.started += 1
+        self._report.queue_seconds.append(waited)
+        self._report.waits.setdefault(job.request.size, []).append(waited)
+        self._push(at + job.runs, "ends", job.request.name)
 
     def _watch(self, request: Request, members: Sequence[Placed]) -> None:
         """Count what must not happen, and what is wanted."""
