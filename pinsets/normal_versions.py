@@ -9,6 +9,7 @@ from typing import Final
 
 __all__ = [
     "amdgpu",
+    "amdgpu_release",
     "cudnn",
     "dcgm_exporter",
     "debian",
@@ -158,9 +159,15 @@ def ofed(text: str) -> str:
 
 
 AMDGPU_MODULE: Final[Mapping[str, str]] = MappingProxyType(
-    {"30.20.1": "6.16.6", "30.30": "6.16.13", "30.30.0": "6.16.13", "31.40": "6.19.14", "31.40.0": "6.19.14"}
+    {
+        "30.10": "6.14.14",
+        "30.20": "6.16.6",
+        "30.30": "6.16.13",
+        "31.30": "6.19.4",
+        "31.40": "6.19.14",
+    }
 )
-"""Release of the package repository → number of the module in it, as AMD's release notes pair them."""
+"""Release of the package repository → number of the module in it, as the names of AMD's packages pair them."""
 
 
 def amdgpu(text: str) -> str:
@@ -168,7 +175,22 @@ def amdgpu(text: str) -> str:
     text = debian(text)
     match = re.fullmatch(r"(\d+\.\d+\.\d+)\.\d{5,}", text)
     text = match[1] if match else text
-    return AMDGPU_MODULE.get(text, text)
+    release = re.fullmatch(r"(3\d\.\d+)(?:\.\d+){0,2}(?:\.\d{8})?", text)
+    return AMDGPU_MODULE.get(release[1], text) if release else text
+
+
+def amdgpu_release(text: str) -> str:
+    """The release of the package repository, which a package's version ends in.
+
+    ``1:6.10.5.60300-2084815.24.04`` = ``6.3.0``, ``30.20.1.0.30200100-2255209.24.04`` = ``30.20.1``.
+    """
+    text = re.sub(r"^\d+:", "", text)
+    match = re.match(r"\d+(?:\.\d+)*?\.(\d{8}|\d{5})(?=-|$)", text)
+    if match:
+        digits = match[1].zfill(6) if len(match[1]) == 5 else match[1]
+        return ".".join(str(int(digits[at : at + 2])) for at in (0, 2, 4))
+    bare = re.fullmatch(r"(\d+\.\d+\.\d+)(?:\.\d+)?(?:-\S*)?", text)
+    return bare[1] if bare else text
 
 
 def rocm(text: str) -> str:

@@ -58,6 +58,7 @@ def plain(text: str) -> str:
 NORMALISERS: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
     {
         "amdgpu": normal_versions.amdgpu,
+        "amdgpu_release": normal_versions.amdgpu_release,
         "assignments": normal_settings.assignments,
         "bios": normal_firmware.bios,
         "bytes": normal_settings.byte_count,

@@ -14,7 +14,7 @@ from pinsets import components, normalisers
 from pinsets.facts import Layer
 from pinsets.rules import conditions, groups, ordering
 from pinsets.rules.conditions import Form
-from pinsets.rules.operands import EACH, Attribute, BuiltFor, Lookup, Operand, Part, Place, Row
+from pinsets.rules.operands import EACH, Attribute, BuiltFor, Lookup, Operand, Packaged, Part, Place, Row
 from pinsets.rules.worlds import Readable
 
 __all__ = ["FormError", "Tables", "condition", "group", "lookup_rows", "no_return", "operand"]
@@ -114,13 +114,16 @@ def _operand(at: _At) -> Operand:
     if "built-for" in at.data:
         at.mapping(["built-for"])
         return BuiltFor(_operand(at.inside("built-for")))
+    if "packaged" in at.data:
+        at.mapping(["packaged"])
+        return Packaged(_operand(at.inside("packaged")))
     if "lookup" in at.data:
         at.mapping(["lookup", "of"])
         name = at.inside("lookup").text()
         if name not in at.tables:
             raise at.error(f"there is no table `{name}`", documents.did_you_mean(name, sorted(at.tables)))
         return Lookup(name, _operand(at.inside("of")), at.tables[name])
-    raise at.error("unknown operand", "known: a coordinate, attribute, number, built-for, lookup")
+    raise at.error("unknown operand", "known: a coordinate, attribute, number, built-for, packaged, lookup")
 
 
 def _place(at: _At, text: str) -> Place:

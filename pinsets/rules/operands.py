@@ -7,10 +7,24 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lockstep.base.names import ComponentName
+from pinsets import normal_versions
 from pinsets.facts import Absent, Coordinate, Layer, Observation, Unreadable, Version
 from pinsets.rules import ordering
 
-__all__ = ["EACH", "Attribute", "BuiltFor", "Lookup", "Operand", "Part", "Place", "Reading", "Row", "World", "short"]
+__all__ = [
+    "EACH",
+    "Attribute",
+    "BuiltFor",
+    "Lookup",
+    "Operand",
+    "Packaged",
+    "Part",
+    "Place",
+    "Reading",
+    "Row",
+    "World",
+    "short",
+]
 
 EACH: Final = "each"
 """Stands in a coordinate or an attribute's key for the instance that a rule with ``each`` looks at."""
@@ -161,6 +175,26 @@ class BuiltFor:
 
 
 @dataclass(frozen=True, slots=True)
+class Packaged:
+    """The release of AMD's repository that a package's version ends in: ``6.16.6.30200100-…`` is of ``30.20.1``."""
+
+    of: Operand
+
+    def __str__(self) -> str:
+        return f"repository release of {self.of}"
+
+    def read(self, world: World) -> Reading:
+        """``30.20.1``; missing where the text names none."""
+        whole = self.of.read(world)
+        if whole.value is None:
+            return whole
+        release = normal_versions.amdgpu_release(whole.raw.strip())
+        if release == whole.value or not re.fullmatch(r"\d+(\.\d+)+", release):
+            return Reading(missing=f"{self.of}: {whole.raw.strip()!r} does not name its release", places=whole.places)
+        return Reading(release, whole.raw, places=whole.places)
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One line of a table that is looked up: the first whose ranges hold gives its text."""
 
@@ -191,7 +225,7 @@ class Lookup:
         return Reading(missing=f"{self.name} has no line for {whole.value}", places=whole.places)
 
 
-Operand = Place | Attribute | Part | BuiltFor | Lookup
+Operand = Place | Attribute | Part | BuiltFor | Packaged | Lookup
 
 
 def short(operand: Operand) -> str:
@@ -203,5 +237,5 @@ def short(operand: Operand) -> str:
             return operand.key
         case Lookup():
             return operand.name
-        case Part() | BuiltFor():
+        case Part() | BuiltFor() | Packaged():
             return short(operand.of)
