@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import lockstep
-from lockstep.base import errors
+from lockstep.base import errors, plaintext
 
 __all__ = ["VERBS", "build", "run"]
 
@@ -116,7 +116,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     except errors.LockstepError as error:
         if "--debug" in words:
             raise
-        print(error.diagnostics(), file=sys.stderr)
+        # Files and machines have their say in a message: nothing of it may move a terminal.
+        print(plaintext.visible(error.diagnostics(), lines=True), file=sys.stderr)
         return int(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted; the same command goes on where this one stopped", file=sys.stderr)

@@ -1,7 +1,8 @@
 """Bad pinsets, locks, lists and nodes as data: exit 2, every mistake with file and line, nothing written.
 
-tests/data/pinsets/invalid/NAME.yaml: ``given`` (path → text of a checkout; ``lock of PINSET: OS`` makes one from an
-empty repository), ``run`` (arguments), ``said`` (texts that must stand in what is said, in order), ``exit`` (2).
+tests/data/pinsets/invalid/NAME.yaml: ``given`` (path → text of a checkout), ``locked`` (pinset → OS: a lock of it is
+made), ``edited`` (path → old and new text, afterwards), ``run`` (arguments), ``said`` (texts that must stand in what is
+said, in order), ``never`` (texts that must not), ``exit`` (2).
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def test_bad_input_is_refused_and_nothing_is_written(
     for text in case["said"]:
         assert text in rest, said.err
         rest = rest.partition(text)[2]
+    assert not [text for text in case.get("never", ()) if text in said.err]
     assert _tree(tmp_path) == before
 
 
