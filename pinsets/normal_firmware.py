@@ -50,7 +50,7 @@ def cpld(text: str) -> str:
 
 def unpadded(text: str) -> str:
     """Leading zeros of the parts do not count: ``2.07.19`` = ``2.7.19``."""
-    if not re.fullmatch(r"\d+(\.\d+)+", text):
+    if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})+", text):
         return text
     return ".".join(str(int(part)) for part in text.split("."))
 

@@ -59,7 +59,7 @@ def clocks(text: str) -> str:
 
 def watts(text: str) -> str:
     """``700.00 W`` = ``700``."""
-    match = re.fullmatch(r"(\d+)(?:\.(\d+))?\s*(?:[Ww](?:atts?)?)?", text)
+    match = re.fullmatch(r"([0-9]{1,18})(?:\.([0-9]+))?\s*(?:[Ww](?:atts?)?)?", text)
     if match is None:
         return text
     fraction = (match[2] or "").rstrip("0")
@@ -83,7 +83,7 @@ def words(text: str) -> str:
 
 def byte_count(text: str) -> str:
     """``4k``, ``4 KiB`` and ``4096`` are one page size."""
-    match = re.fullmatch(r"(\d+)\s*([km])(?:i?b)?", text, re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]{1,18})\s*([km])(?:i?b)?", text, re.IGNORECASE)
     return str(int(match[1]) * (1024 if match[2].lower() == "k" else 1024**2)) if match else text
 
 

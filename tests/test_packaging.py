@@ -49,7 +49,10 @@ def test_the_wheel_holds_the_listed_packages_and_no_fleet(wheel: Path) -> None:
     assert [name for name in files if name.endswith((".pyc", ".so"))] == []
 
 
-@pytest.mark.parametrize("data", ["pinsets/components.yaml", "pinsets/catalog/", "pinsets/locks/", "inventory/skus/"])
+@pytest.mark.parametrize(
+    "data",
+    ["pinsets/components.yaml", "pinsets/rules/driver.yaml", "pinsets/catalog/", "pinsets/locks/", "inventory/skus/"],
+)
 def test_catalogue_and_registry_ship_in_the_wheel(wheel: Path, data: str) -> None:
     assert [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(data)]
 

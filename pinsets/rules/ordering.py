@@ -44,9 +44,9 @@ _ORDER: Final = MappingProxyType(
 
 _FORMS: Final = MappingProxyType(
     {
-        DOTTED: re.compile(r"\d+(?:\.\d+)*"),
-        "kernel": re.compile(r"\d+(?:[.-]\d+)*"),
-        "hex": re.compile(r"[0-9A-Fa-f]+(?:\.[0-9A-Fa-f]+)+"),
+        DOTTED: re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})*(?![0-9])"),
+        "kernel": re.compile(r"[0-9]{1,18}(?:[.-][0-9]{1,18})*(?![0-9])"),
+        "hex": re.compile(r"[0-9A-Fa-f]{1,16}(?:\.[0-9A-Fa-f]{1,16})+(?![0-9A-Fa-f])"),
     }
 )
 
