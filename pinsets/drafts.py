@@ -95,14 +95,18 @@ class Draft:
         self.left_out.append(LeftOut(what, why))
 
 
-def text(draft: Draft, name: str, skus: Sequence[str], *, supported: str = "", os_name: str | None = None) -> str:
-    """The draft as a file of the catalogue. What was left out stands in comments at its head."""
+def text(draft: Draft, name: str, skus: Sequence[str], *, rules: Mapping[str, str] | None = None) -> str:
+    """The draft as a file of the catalogue. What was left out stands in comments at its head.
+
+    ``rules`` are those that it breaks and is kept against, with the reason.
+    """
     lines = [f"# Left out of {_one_line(draft.source)}:"] if draft.left_out else []
     lines += [f"#   {_one_line(str(entry))}" for entry in draft.left_out]
     lines += [f"pinset: {_scalar(name)}", f"sku: [{', '.join(_scalar(sku) for sku in skus)}]"]
     lines.append(f"source: {_scalar(draft.source)}")
-    if supported:
-        lines.append(f"supported: {_scalar(supported)}")
+    if rules:
+        lines.append("rules:")
+        lines += [f"  {_scalar(rule)}: {_scalar(reason)}" for rule, reason in rules.items()]
     lines.append("pins:")
     order = {str(component): number for number, component in enumerate(components.load())}
     for component in sorted(draft.pins, key=lambda one: order.get(one, len(order))):

@@ -25,6 +25,10 @@ NameOption = Annotated[str, typer.Option("--name", metavar="PINSET", help="Name 
 WriteOption = Annotated[
     bool, typer.Option("--write", help="Write pinsets/catalog/PINSET.yaml; else the text goes to standard output.")
 ]
+WaiveOption = Annotated[
+    list[str] | None,
+    typer.Option("--waive", metavar="RULE=REASON", help="Keep the set although it breaks this rule; repeatable."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -48,12 +52,13 @@ def import_(
             help="AzHPC: a word of the path, outermost first; repeatable. redistrib: the platform (linux-x86_64).",
         ),
     ] = None,
+    waive: WaiveOption = None,
     write: WriteOption = False,
 ) -> None:
     """A pinset from AzHPC's versions.json, an AICR recipe, or NVIDIA's redistrib files.
 
     Ranges and what no component stands for are left out and listed at the head of the file. Nothing is written
-    when the result does not pass lint.
+    when the result does not pass lint, the rules of what fits what included.
 
     \b
     lockstep pin import versions.json --name azhpc-gb200 --sku gb200-nvl72 --select ubuntu24.04 --select aarch64 \\
@@ -69,7 +74,7 @@ def import_(
     if not draft.pins:
         left = "; ".join(map(str, draft.left_out)) or "it holds none"
         raise errors.InputError(f"no version in it can be pinned: {left}")
-    _put(draft, name, sku, write)
+    _put(draft, name, sku, waive, write)
 
 
 def from_node(
@@ -90,6 +95,7 @@ def from_node(
     without: Annotated[
         list[str] | None, typer.Option("--without", help="Leave this component out; may be repeated.")
     ] = None,
+    waive: WaiveOption = None,
     write: WriteOption = False,
 ) -> None:
     """A pinset from a node that is as it should be.
@@ -122,7 +128,7 @@ def from_node(
         )
     if not draft.pins:
         raise errors.NotMeasuredError(f"no version could be read on {node}")
-    _put(draft, name, skus, write)
+    _put(draft, name, skus, waive, write)
 
 
 def _read(node: str, fleet: str | None, facts: str | None) -> tuple[NodeFacts, list[str]]:
@@ -221,20 +227,23 @@ def _lock(form: str, pinset: str, os_name: str | None, catalogue: Catalogue) -> 
     return None
 
 
-def _put(draft: Draft, name: str, skus: list[str], write: bool) -> None:
+def _put(draft: Draft, name: str, skus: list[str], waive: list[str] | None, write: bool) -> None:
     """Lint the draft as the file it would be, then print or write it; a mistake in it is an error, nothing written."""
     from lockstep.base import documents, issues
-    from pinsets import drafts, lint, load
+    from pinsets import drafts, lint, lint_rules, load
     from pinsets.model import Pinset
 
     given = settings.load()
     _named(name, skus, given)
-    text = drafts.text(draft, name, skus)
+    text = drafts.text(draft, name, skus, rules=_waived(waive))
     report = issues.Report()
     document = documents.parse(text, f"{name}.yaml", report)
     model = document.model(Pinset, report) if document is not None else None
     if document is not None and model is not None:
         lint.run(model, document, report)
+        if not report.errors:
+            origins = {one: load.Origin(f"{name}.yaml", document.line("pins", one)) for one in model.pins}
+            lint_rules.report_on(load.Resolved(model, origins, (name,)), report)
     report.raise_if_errors(f"the pinset made from {draft.source}")
     for issue in report.ordered():
         typer.echo(issue.text(), err=True)
@@ -250,6 +259,16 @@ def _put(draft: Draft, name: str, skus: list[str], write: bool) -> None:
         )
     _write(path, text)
     typer.echo(f"{documents.place(path)}: written; {len(draft.pins)} pins, {len(draft.left_out)} left out", err=True)
+
+
+def _waived(waive: list[str] | None) -> dict[str, str]:
+    found = {}
+    for text in waive or ():
+        rule, equals, reason = text.partition("=")
+        if not equals:
+            raise typer.BadParameter("write RULE=REASON", param_hint="--waive")
+        found[rule.strip()] = reason.strip()
+    return found
 
 
 def _named(name: str, skus: list[str], given: Settings) -> None:

@@ -1,0 +1,89 @@
+"""New files of the catalogue: written whole, once, kept against a rule only with a reason."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lockstep.cli import main
+
+LIST = {
+    "nvidia": {"x": {}},
+    "cuda": {"x": {}},
+    "rocm": {"x": {"version": "7.0.3"}},
+    "rccl": {"x": {"version": "2.22.3"}},
+    "cmake": {"x": {"version": "4.0"}},
+}
+WORDS = ["pin", "import", "list.json", "--name", "new", "--sku", "mi300x", "--select", "x", "--select", "amd_mi300x"]
+
+
+@pytest.fixture
+def catalog(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The catalogue's folder of a small checkout, which is stood in."""
+    for name in ("Pulumi.yaml", "pyproject.toml"):
+        shutil.copy(checkout / name, tmp_path)
+    for folder in ("inventory/fleets", "pinsets/catalog"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "list.json").write_text(json.dumps(LIST))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCKSTEP_ROOT", str(tmp_path))
+    return tmp_path / "pinsets" / "catalog"
+
+
+def test_a_set_that_breaks_a_rule_is_written_only_with_the_reason_why_it_is_kept(
+    catalog: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run([*WORDS, "--write"]) == 2
+    assert list(catalog.iterdir()) == []
+    assert main.run([*WORDS, "--write", "--waive", "A2=so"]) == 2, "no reason"
+    assert list(catalog.iterdir()) == []
+    assert main.run([*WORDS, "--write", "--waive", "A2=published so by the vendor"]) == 0
+    found = yaml.safe_load((catalog / "new.yaml").read_text())
+    assert found["rules"] == {"A2": "published so by the vendor"}
+    assert found["pins"]["rccl"] == {
+        "version": "2.22.3",
+        "layers": ["library"],
+        "scope": "job",
+        "source": "list.json: rccl.x",
+    }
+    assert "cmake: the registry has no such component" in (catalog / "new.yaml").read_text()
+    capsys.readouterr()
+    assert main.run(["pin", "lint"]) == 0
+    assert "new breaks A2, kept: published so by the vendor" in capsys.readouterr().out
+    assert main.run(["pin", "query", "new", "rocm", "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["version"], said["file"], said["chain"]) == ("7.0.3", "pinsets/catalog/new.yaml", ["new"])
+    assert main.run([*WORDS, "--write", "--waive", "A2=published so by the vendor"]) == 2, "never edited after use"
+
+
+def test_a_golden_node_becomes_a_set_that_it_is_in_step_with(
+    catalog: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = [
+        ["driver@running", "ssh:/sys/module/nvidia/version", "580.105.08"],
+        ["driver@ondisk", "ssh:modinfo -F version nvidia", "580.105.08"],
+        ["dcgm@package", "ssh:dpkg-query", "4.5.2", "1:4.5.2-1"],
+        ["imex@package", "ssh:dpkg-query"],
+    ]
+    lines: list[dict[str, object]] = [
+        {"snapshot": 1, "taken_at": 1767222000.0},
+        {"set": 0, "facts": facts},
+        {"node": "gpu-001", "at": 1767222000.0, "set": 0},
+    ]
+    (tmp_path / "reading.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    words = ["pin", "from-node", "gpu-001", "--sku", "lab-gb200", "--name", "golden", "--facts", "reading.jsonl"]
+    assert main.run(words) == 0
+    printed = capsys.readouterr().out
+    assert main.run([*words, "--write"]) == 0
+    assert (catalog / "golden.yaml").read_text() == printed
+    assert main.run([*words, "--write"]) == 2
+    capsys.readouterr()
+    assert main.run(["pin", "show", "golden", "--format", "json"]) == 0
+    pins = {pin["component"]: pin for pin in json.loads(capsys.readouterr().out)["pins"]}
+    assert pins["driver"]["layers"] == ["running", "ondisk"]
+    assert pins["dcgm"]["version"] == "4.5.2"
+    assert "imex: absent on the node" in printed
