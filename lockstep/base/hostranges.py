@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lockstep.base import errors, limits
+from lockstep.base import errors, limits, plaintext
 
 __all__ = ["fold", "unfold"]
 
@@ -85,9 +85,12 @@ def _count(part: str) -> int:
 
 def fold(names: Iterable[str]) -> str:
     """The inverse of `unfold`, for people: ``gpu-[001-003]``. Any order, duplicates dropped."""
+    listed = list(names)
+    if not all(plaintext.is_host_name(name) for name in listed):
+        # NodeSet reads `!`, `&`, brackets and blanks as more than text.
+        return ",".join(sorted(set(listed)))
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
-    listed = list(names)
     try:
         return str(NodeSet.fromlist(listed))
     except NodeSetException:
