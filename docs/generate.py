@@ -163,6 +163,8 @@ def _row(*cells: object) -> str:
 
 def _rule(rule: rules.Rule) -> Iterator[str]:
     yield from (f"### {rule.id}", "", rule.title, "")
+    if rule.vendor is not None:
+        yield f"- about accelerators of {'NVIDIA' if rule.vendor == 'nvidia' else 'AMD'}"
     if rule.applies is not None:
         yield f"- applies where {rule.applies}"
     demanded = rule.demand or rule.group or rule.step

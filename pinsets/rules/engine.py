@@ -141,13 +141,21 @@ def worlds(rule: Rule, world: NodeWorld) -> Iterator[NodeWorld]:
 
 
 def _judge(rule: Rule, world: Readable) -> Judged:
-    if rule.demand is None:
+    if rule.demand is None or _of_another_maker(rule, world):
         return Judged(True)
     if rule.applies is not None:
         there = rule.applies.judge(world)
         if there.truth is not True:
             return Judged(True) if there.truth is False else there
     return rule.demand.judge(world)
+
+
+def _of_another_maker(rule: Rule, world: Readable) -> bool:
+    """Whether the accelerators are known to be of a maker that the rule is not about."""
+    if rule.vendor is None:
+        return False
+    maker = world.attribute("gpu.vendor")
+    return maker is not None and maker != rule.vendor
 
 
 def _judge_group(rule: Rule, crowd: Crowd) -> Judged:

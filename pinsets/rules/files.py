@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -32,6 +32,9 @@ class RuleEntry(documents.Model):
     severity: Severity
     use: Annotated[str | None, Field(description="Limits it to a use.")] = None
     doubtful: Annotated[bool, Field(description="The source is not certain: then it only warns.")] = False
+    vendor: Annotated[
+        Literal["nvidia", "amd", "any"] | None, Field(description="Whose accelerators; None: as the file says.")
+    ] = None
     each: Annotated[InstanceKind | None, Field(description="Judged for each such instance.")] = None
     source: Annotated[str, Field(description="Who says so.")]
     reports: Annotated[tuple[str, ...], Field(description="Public reports of what follows.")] = ()
@@ -48,6 +51,9 @@ class RuleEntry(documents.Model):
 class RuleFile(documents.Model):
     """A file of rules about one family of components."""
 
+    vendor: Annotated[Literal["nvidia", "amd", "any"], Field(description="Whose accelerators its rules are about.")] = (
+        "any"
+    )
     rules: tuple[RuleEntry, ...]
 
 
@@ -78,7 +84,7 @@ def read(paths: Sequence[Path], report: issues.Report) -> tuple[Rule, ...]:
         if document is None or file is None:
             continue
         for index, entry in enumerate(file.rules):
-            rule = _rule(entry, document, ("rules", index), tables, report)
+            rule = _rule(entry, document, ("rules", index), (tables, entry.vendor or file.vendor), report)
             if rule is None:
                 continue
             if any(one.id == rule.id for one in found):
@@ -106,10 +112,11 @@ def _rule(
     entry: RuleEntry,
     document: documents.Document,
     loc: tuple[str | int, ...],
-    tables: forms.Tables,
+    known: tuple[forms.Tables, str],
     report: issues.Report,
 ) -> Rule | None:
     line = document.line(*loc, "id")
+    tables, vendor = known
     if wrong := _shape(entry):
         report.error(document.path, line, f"rule `{entry.id}`: {wrong}")
         return None
@@ -126,6 +133,7 @@ def _rule(
             line=line,
             use=entry.use,
             doubtful=entry.doubtful,
+            vendor="nvidia" if vendor == "nvidia" else "amd" if vendor == "amd" else None,
             each=entry.each,
             applies=forms.condition(entry.applies, (*loc, "applies"), tables) if entry.applies else None,
             demand=forms.condition(entry.demand, (*loc, "demand"), tables) if entry.demand else None,

@@ -39,6 +39,8 @@ class Rule:
     """Limits it to a use: ``rdma``, ``containers``, ``mig`` …"""
     doubtful: bool = False
     """The source is not certain: never more than a warning."""
+    vendor: Literal["nvidia", "amd"] | None = None
+    """Left aside where the accelerators are known to be another maker's; None: of every maker."""
     each: InstanceKind | None = None
     """Judged for every such instance; ``[each]`` in a coordinate stands for it."""
     applies: Form[Readable] | None = None

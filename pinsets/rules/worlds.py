@@ -116,7 +116,8 @@ def _derived(key: str, world: NodeWorld | SetWorld, context: Context) -> str | N
             return read or (products.architecture(product) if product is not None else None)
         case "gpu.vendor":
             product = world.attribute("gpu.product")
-            return sku.vendor if sku is not None else products.vendor(product) if product is not None else None
+            named = products.vendor(product) if product is not None else None
+            return named or (sku.vendor if sku is not None else None)
         case "gpu.fabric":
             return sku.nvlink if sku is not None else _fabric(world)
         case _:

@@ -144,6 +144,41 @@ def test_every_rule_of_the_catalogue_is_there() -> None:
     assert set(wanted) <= families
 
 
+def _published() -> dict[str, dict[str, Any]]:
+    report = issues.Report()
+    document = documents.load(FOLDER.parent / "published_sets.yaml", report)
+    report.raise_if_errors("published sets")
+    assert document is not None
+    found: dict[str, dict[str, Any]] = document.data["sets"]
+    return found
+
+
+PUBLISHED = _published()
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_a_published_set_breaks_only_what_its_publisher_got_wrong(name: str) -> None:
+    given = PUBLISHED[name]
+    product = given["product"]
+    sku = inventory_model.SkuFile(
+        sku="case",
+        accelerator=product,
+        vendor="amd" if product.startswith("AMD") else "nvidia",
+        nvlink=given.get("nvlink", "none"),
+        gpus={"0000:01:00.0": "gpu0"},
+    )
+    outcome = rules.of_set({key: str(value) for key, value in given["pins"].items()}, rules.Context(sku=sku))
+    broken = [breach.rule.id for breach in outcome.breaches if breach.severity is not Severity.INFO]
+    assert broken == given.get("breaks", []), outcome.breaches
+
+
+def test_rules_of_another_maker_are_left_aside_and_not_undecided() -> None:
+    node = NodeFacts(NodeName("a"), 1.0, attributes={"gpu.product": "AMD Instinct MI300X"})
+    left = {one.rule.vendor for one in rules.of_node(node, rules.Context()).undecided}
+    assert "nvidia" not in left
+    assert "amd" in left
+
+
 def test_every_folder_of_cases_is_of_a_rule() -> None:
     assert {path.name for path in FOLDER.iterdir()} == set(RULES)
 
