@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -110,7 +111,7 @@ def environment(folder: Path, content: Path) -> dict[str, str]:
         "ANSIBLE_HOME": str(folder / "home"),
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
         "ANSIBLE_ROLES_PATH": str(content / "roles"),
-        "ANSIBLE_SSH_ARGS": f"-F {folder / 'ssh_config'}",
+        "ANSIBLE_SSH_ARGS": f"-F {shlex.quote(str(folder / 'ssh_config'))}",
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_GATHERING": "explicit",
@@ -165,7 +166,7 @@ def _ssh_config(folder: Path, hosts: Sequence[Host], keys: _Keys) -> str:
             lines.append(f"  ProxyJump {','.join(jumps)}")
     lines += [
         "Host *",
-        f"  UserKnownHostsFile {folder / 'known_hosts'}",
+        f"  UserKnownHostsFile {_quoted(folder / 'known_hosts')}",
         "  GlobalKnownHostsFile /dev/null",
         "  StrictHostKeyChecking yes",
         "  UpdateHostKeys no",
@@ -191,10 +192,15 @@ def _block(name: str, to: Target | Jump, keys: _Keys) -> list[str]:
         f"  User {to.user}",
         f"  HostKeyAlias {name}",
     ]
-    lines += [f"  IdentityFile {keys.path(identity)}" for identity in to.identities]
+    lines += [f"  IdentityFile {_quoted(keys.path(identity))}" for identity in to.identities]
     if not to.agent:
         lines += ["  IdentitiesOnly yes", "  IdentityAgent none"]
     return lines
+
+
+def _quoted(path: str | Path) -> str:
+    """For ssh_config(5): quoted for blanks; a percent sign would begin one of its tokens."""
+    return '"{}"'.format(str(path).replace("%", "%%"))
 
 
 def _known_hosts(hosts: Sequence[Host]) -> str:

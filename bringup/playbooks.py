@@ -278,6 +278,10 @@ def _print_event(event: dict[str, Any]) -> bool:
 
 def _message(result: Mapping[str, Any]) -> str:
     """The reason of a failure, short. Results of `no_log` tasks arrive censored."""
+    failed = [one for one in result.get("results") or () if isinstance(one, dict) and one.get("failed")]
+    if failed:
+        # A loop says of itself only that all items were tried.
+        return _message(failed[0])
     text = str(result.get("msg") or result.get("censored") or "")
     detail = str(result.get("stderr") or result.get("module_stderr") or "")
     joined = f"{text}: {detail.strip().splitlines()[-1]}" if detail.strip() else text
