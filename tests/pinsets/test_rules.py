@@ -268,3 +268,50 @@ def test_a_damaged_rule_is_refused_with_its_line(what: str, tmp_path: Path) -> N
     (issue,) = report.errors
     assert message in issue.text()
     assert issue.line is not None
+
+
+FORMS = {
+    "a range with a hole": (
+        'demand: {within: {of: driver@running, ranges: ">=570 <580", except: ["570.124.06", 575.51.*]}}',
+        {
+            "570.172.08": "holds",
+            "570.124.06": "breaks",
+            "575.51.03": "breaks",
+            "580.65.06": "breaks",
+            "odd": "undecided",
+        },
+    ),
+    "what must not be": (
+        'demand: {outside: {of: driver@running, ranges: ["565.*", "<550"]}}',
+        {"570.172.08": "holds", "565.57.01": "breaks", "535.129.03": "breaks", "absent": "holds"},
+    ),
+    "present and in a range": (
+        'demand: {is: {of: driver@running, ranges: ">=570"}}',
+        {"570.172.08": "holds", "absent": "breaks", "unreadable": "undecided"},
+    ),
+    "one of two": (
+        'demand: {any: [{absent: driver@running}, {one-of: {of: {number: 1, of: driver@running}, values: ["580"]}}]}',
+        {"580.65.06": "holds", "absent": "holds", "570.172.08": "breaks", "unreadable": "undecided"},
+    ),
+    "what nobody proves": (
+        "applies: {not-known: {present: cdi@ondisk}}\n    demand: {present: driver@running}",
+        {"580.65.06": "holds", "absent": "breaks"},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", sorted(FORMS))
+def test_a_form_of_condition_means_what_it_says(what: str, tmp_path: Path) -> None:
+    text, expected = FORMS[what]
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "rules:\n  - id: Z1\n    title: A rule.\n    severity: warn\n    source: somebody\n    message: wrong\n"
+        f"    remedy: mend it\n    {text}\n"
+    )
+    report = issues.Report()
+    found = files.read([path], report)
+    assert [issue.text() for issue in report.ordered()] == []
+    for value, wanted in expected.items():
+        outcome = engine.of_node(_node("a", {"facts": {"driver@running": value}}), rules.Context(), rules=found)
+        said = "breaks" if outcome.breaches else "undecided" if outcome.undecided else "holds"
+        assert said == wanted, value
