@@ -99,8 +99,8 @@ def test_a_fleet_file_is_read_over_ssh(place: Path, sshd: Sshd) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "give a FLEET, or --hosts"),
-        (("lab", "--hosts", "x"), "give a FLEET, or --hosts"),
+        ((), "give a FLEET, or one of --hosts"),
+        (("lab", "--hosts", "x"), "give a FLEET, or one of --hosts"),
         (("--hosts", "x", "--pool", "p"), "need a FLEET"),
         (("--hosts", "gpu-[001"), "not a host range"),
         (("--hosts", "x", "--format", "yaml"), "yaml"),
