@@ -1,4 +1,4 @@
-"""Ways to run one script on many nodes: SSH (`ssh`, paramiko alone), scripted answers (`fake`), and what both need.
+"""Ways to run one script on many nodes: our SSH client (`ssh`), the system's ssh (`openssh`), scripted answers (`fake`).
 
-May import: `inventory`, `lockstep.base`; paramiko in `ssh` only.
+May import: `inventory`, `lockstep.base`; paramiko in `ssh` and `ssh_keys` only.
 """
