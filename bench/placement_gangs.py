@@ -6,15 +6,20 @@ about 5 of 50 racks; ours is the decision loop alone and scores all 50. Read the
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from bench.rows import Row
+from lockstep.base import errors
 from placement import audits, gates, headroom, occupancy, planner, requests, topology
 from placement.health import board
-from placement.simulate import fleets
+from placement.policies import planned
+from placement.simulate import fleets, inflation, openb, openb_runs
+from placement.tasks import Workload, count
 from placement.telemetry.samples import Samples
 
 __all__ = ["rows"]
@@ -27,8 +32,38 @@ def rows(quick: bool) -> Iterator[Row]:
     """The six cases, then the latency of one 72-GPU gang."""
     for size, gangs, published in CASES[:1] if quick else CASES:
         yield Row(f"{gangs} gangs of {size}", "rate", "1/s", _rate(size, gangs), published, "kube-scheduler")
+    yield from _single(("fgd",) if quick else ("fgd", "ours"))
     fleet = fleets.nvl72(100 if quick else 1389)
     yield Row(f"72-GPU gang on {int(fleet.gpus.sum())} GPUs, p99", "latency", "ms", _p99(fleet, 20 if quick else 200))
+
+
+def _single(policies: tuple[str, ...]) -> Iterator[Row]:
+    """Decisions per CPU second: every pod of the default trace's inflation through all gates, one by one."""
+    samples_folder = os.environ.get("LOCKSTEP_SAMPLES")
+    if not samples_folder:
+        raise errors.InputError("LOCKSTEP_SAMPLES names no folder", place="LOCKSTEP_SAMPLES")
+    folder = Path(samples_folder) / "traces" / "openb"
+    fleet, trace = openb.load_fleet(folder), openb.load_trace(folder, "default")
+    workload = Workload.counted(count(trace.tasks))
+    for policy in policies:
+        generator = np.random.default_rng(42)
+        tasks = inflation.arrivals(trace.tasks, fleet.capacity, generator)
+        view, samples = _view(fleet)
+        made = openb_runs.POLICIES[policy](
+            view.occupancy.state, workload, inflation.tie_order(len(fleet.names), generator), generator
+        )
+        planning = planner.Planner(view, samples, made)
+        wishes = [requests.of_task(f"t{number}", task) for number, task in enumerate(tasks)]
+        placed, begun = 0, time.process_time()
+        for number, request in enumerate(wishes):
+            decision = planning.plan(request, 1000.0 + number / 10_000)
+            if decision.placed:
+                planning.commit(decision)
+                placed += 1
+        spent = time.process_time() - begun
+        plans = made.counts.seconds if isinstance(made, planned.Planned) else 0.0
+        yield Row(f"single pods, {policy}, plans apart", "rate", "1/s", len(wishes) / (spent - plans))
+        yield Row(f"single pods, {policy}: placed", "count", "1", placed)
 
 
 def _view(fleet: topology.Topology) -> tuple[gates.View, Samples]:

@@ -10,9 +10,10 @@ from typing import Any, Final, TypeVar
 
 from lockstep.base import errors
 from placement import mig
+from placement.tasks import Task
 from placement.topology import WHOLE
 
-__all__ = ["Member", "Need", "Performance", "Request", "Security", "parse"]
+__all__ = ["Member", "Need", "Performance", "Request", "Security", "of_task", "parse"]
 
 
 class Need(enum.StrEnum):
@@ -158,6 +159,14 @@ def parse(data: Mapping[str, Any]) -> Request:
     if contradiction is not None:
         raise errors.InputError(contradiction[0], place=name, hint=contradiction[1])
     return request
+
+
+def of_task(name: str, task: Task) -> Request:
+    """One pod of a trace as a request; a part of a GPU is time-sliced."""
+    member = Member(task.gpus, share=task.share, cpu=task.cpu, memory=task.memory)
+    part = 0 < task.share < WHOLE
+    performance = Performance.TIME_SLICING if part else Performance.WHOLE_GPU
+    return Request(name, (member,), task.models, performance=performance)
 
 
 def contradiction_of(request: Request) -> tuple[str, str] | None:
