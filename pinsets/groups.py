@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from lockstep.base import hostranges
 from lockstep.base.names import ComponentName, DomainName, NodeName
-from pinsets import factsets
+from pinsets import components, factsets
 from pinsets.facts import Coordinate, Snapshot, Version
 from pinsets.findings import Finding, Severity, Verdict
-from pinsets.model import Enforce, Lock, Scope
+from pinsets.model import Enforce, Lock, LockedPin, Scope
 
 if TYPE_CHECKING:
     from pinsets.compare import Expectation
@@ -127,7 +127,25 @@ def _accepted_but_unequal(
                 groups = by_domain.items()
             for domain, group in groups:
                 for layer in pin.layers:
-                    _one_group(result, pin.component, layer.value, domain, group, snapshot)
+                    for slot in _compared_apart(pin, layer.value, group, snapshot):
+                        _one_group(result, pin.component, layer.value, domain, group, snapshot, slot)
+
+
+def _compared_apart(
+    pin: LockedPin, layer: str, group: Sequence[Expectation], snapshot: Snapshot
+) -> Sequence[str | None]:
+    """The slots that are compared each by itself; None alone where all instances of a machine must be alike."""
+    entry = components.load().get(ComponentName(pin.component))
+    if entry is None or entry.instance is None or entry.alike:
+        return (None,)
+    return sorted(
+        {
+            coordinate.instance
+            for one in group
+            for coordinate in snapshot.nodes[one.node.name].facts
+            if coordinate.component == pin.component and coordinate.layer == layer and coordinate.instance
+        }
+    )
 
 
 def _mixed_domains(result: Groups, in_step: Sequence[tuple[Lock, list[Expectation]]]) -> None:
@@ -174,13 +192,14 @@ def _one_group(
     domain: str,
     group: Sequence[Expectation],
     snapshot: Snapshot,
+    slot: str | None,
 ) -> None:
-    """One coordinate over one group; all instances of a component must agree here, within a node too."""
+    """One coordinate over one group: that of one slot, or with None of all, which must agree within a node too."""
     holders: dict[str, dict[NodeName, Coordinate]] = defaultdict(dict)
     for one in group:
         for coordinate, fact in snapshot.nodes[one.node.name].facts.items():
             here = coordinate.component == component and coordinate.layer == layer
-            if here and isinstance(fact.observation, Version):
+            if here and slot in (None, coordinate.instance) and isinstance(fact.observation, Version):
                 holders[fact.observation.value].setdefault(one.node.name, coordinate)
     if len(holders) < 2:
         return
