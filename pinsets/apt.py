@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from lockstep.base import collection
 from pinsets import debversions
 
 __all__ = ["Dependency", "Index", "Package", "Resolution", "paragraphs", "parse_packages", "resolve"]
@@ -121,6 +122,7 @@ def paragraphs(text: str) -> Iterator[dict[str, str]]:
         yield current
 
 
+@collection.paused()
 def parse_packages(text: str, place: str) -> list[Package]:
     """``Packages`` → packages. Raises ValueError naming ``place`` when a needed field is missing or wrong."""
     found = []

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from lockstep.base import collection
 from pinsets import rpmversions
 
 __all__ = ["Entry", "Package", "Repomd", "RepomdFile", "parse_primary", "parse_repomd"]
@@ -147,6 +148,7 @@ def _inside(path: str, place: str) -> str:
     return path.removeprefix("./")
 
 
+@collection.paused()
 def parse_primary(data: bytes, place: str) -> list[Package]:
     """``primary.xml`` → packages. Raises ValueError naming ``place`` when a needed field is missing or wrong."""
     root = _parsed(data, place)

@@ -7,7 +7,8 @@ image and is listed as external. Module streams are not looked at: see
 
 from __future__ import annotations
 
-from collections import defaultdict
+import functools
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -168,75 +169,164 @@ def resolve(index: Index, given: Mapping[str, Package]) -> Resolution[Package]:
     """The closure of ``given`` (name → exact package) over ``index`` alone; the same answer for the same index.
 
     Where several packages would do: the one of that name, then one of an equal version
-    (families are released together), then the newest. Passes repeat until nothing is
-    added, since a condition (``a if b``) can become true late.
+    (families are released together), then the newest. Expressions with conditions are
+    looked at again until nothing is added, since ``a if b`` can become true late; what
+    does not hold in the end is external or a problem.
     """
-    found: Resolution[Package] = Resolution(packages=dict(given))
-    trees: dict[Entry, _Node] = {}
-    before = -1
-    while len(found.packages) != before:
-        before = len(found.packages)
-        found.external, found.problems = set(), []
-        for name in sorted(found.packages):
-            package = found.packages[name]
+    chosen = _Chosen(index)
+    for name in sorted(given):
+        chosen.take(given[name])
+    requirements: list[tuple[Package, Entry, _Node | RichError]] = []
+    conditional: list[tuple[Package, _Node]] = []
+    while chosen.pending:
+        while chosen.pending:
+            package = chosen.pending.popleft()
             for entry in package.requires:
-                _require(index, found, package, entry, trees)
-    found.problems += _clashes(found.packages)
+                node = _tree(entry)
+                requirements.append((package, entry, node))
+                if not isinstance(node, RichError):
+                    chosen.want(package, node)
+                    if not isinstance(node, _Leaf):
+                        conditional.append((package, node))
+        for package, node in conditional:
+            chosen.want(package, node)
+    found: Resolution[Package] = Resolution(packages=chosen.packages)
+    for package, entry, node in requirements:
+        if isinstance(node, RichError):
+            found.problems.append(f"{package.name} {package.version} needs {entry}: {node}")
+            continue
+        for external, problem in chosen.lacks(package, node):
+            (found.external.add if problem is None else found.problems.append)(problem or external)
+    found.problems.sort()
+    found.problems += chosen.clashes()
     return found
 
 
-def _require(
-    index: Index, found: Resolution[Package], package: Package, entry: Entry, trees: dict[Entry, _Node]
-) -> None:
-    if entry not in trees:
-        try:
-            trees[entry] = parse_rich(entry.name) if entry.rich else _Leaf((entry,))
-        except RichError as error:
-            found.problems.append(f"{package.name} {package.version} needs {entry}: {error}")
-            return
-    _satisfy(index, found, package, trees[entry])
+@functools.lru_cache(maxsize=65_536)
+def _tree(entry: Entry) -> _Node | RichError:
+    if not entry.rich:
+        return _Leaf((entry,))
+    try:
+        return parse_rich(entry.name)
+    except RichError as error:
+        return error
 
 
-def _satisfy(index: Index, found: Resolution[Package], package: Package, node: _Node) -> None:
-    match node:
-        case _All(parts):
-            for part in parts:
-                _satisfy(index, found, package, part)
-        case _If(then, condition, otherwise):
-            if _holds(found.packages, condition):
-                _satisfy(index, found, package, then)
-            elif otherwise is not None:
-                _satisfy(index, found, package, otherwise)
-        case _Any(parts):
-            if any(_holds(found.packages, part) for part in parts):
-                return
-            able = [part for part in parts if not isinstance(part, _Leaf) or _candidates(index, found, part)]
-            if able:
-                _satisfy(index, found, package, able[0])
-            elif not any(index.offered.get(entry.name) for part in parts for entry in _entries(part)):
-                found.external.add(str(node))
-            else:
-                _satisfy(index, found, package, parts[0])
-        case _Leaf():
-            _take(index, found, package, node)
+class _Chosen:
+    """Packages that are in already, with what they offer by name."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.packages: dict[str, Package] = {}
+        self.offered: dict[str, list[tuple[Package, Entry]]] = defaultdict(list)
+        self.pending: deque[Package] = deque()
+        """Those whose requirements were not looked at yet."""
+
+    def take(self, package: Package) -> None:
+        """Take one in."""
+        self.packages[package.name] = package
+        self.pending.append(package)
+        for entry in (*package.provides, *(Entry(path) for path in package.files)):
+            self.offered[entry.name].append((package, entry))
+
+    def holds(self, node: _Node) -> bool:
+        """Whether what is chosen satisfies it."""
+        match node:
+            case _All(parts):
+                return all(self.holds(part) for part in parts)
+            case _Any(parts):
+                return any(self.holds(part) for part in parts)
+            case _If(then, condition, otherwise):
+                if self.holds(condition):
+                    return self.holds(then)
+                return otherwise is None or self.holds(otherwise)
+            case _Leaf(entries):
+                return any(_offers(package, entries) for package in self._named(entries[0]))
+
+    def _named(self, entry: Entry) -> Iterator[Package]:
+        """Chosen packages that offer the entry itself."""
+        return (package for package, one in self.offered.get(entry.name, ()) if entry.overlaps(one))
+
+    def want(self, package: Package, node: _Node) -> None:
+        """Take in what makes it hold, as far as there is something."""
+        match node:
+            case _All(parts):
+                for part in parts:
+                    self.want(package, part)
+            case _If(then, condition, otherwise):
+                if self.holds(condition):
+                    self.want(package, then)
+                elif otherwise is not None:
+                    self.want(package, otherwise)
+            case _Any(parts):
+                if not self.holds(node):
+                    able = [part for part in parts if not isinstance(part, _Leaf) or self._candidates(part)]
+                    if able:
+                        self.want(package, able[0])
+            case _Leaf(entries):
+                if not self.holds(node) and (candidates := self._candidates(node)):
+                    self.take(_best(candidates, entries[0].name, package.version))
+
+    def _candidates(self, leaf: _Leaf) -> list[Package]:
+        """Packages that would satisfy it and whose name is not taken by another version."""
+        offering = (package for package, _ in self.index.offered.get(leaf.entries[0].name, ()))
+        return [one for one in offering if one.name not in self.packages and _offers(one, leaf.entries)]
+
+    def lacks(self, package: Package, node: _Node) -> Iterator[tuple[str, str | None]]:
+        """(text, problem) of each part that does not hold; no problem where nothing of the index offers it."""
+        match node:
+            case _All(parts):
+                for part in parts:
+                    yield from self.lacks(package, part)
+            case _If(then, condition, otherwise):
+                if self.holds(condition):
+                    yield from self.lacks(package, then)
+                elif otherwise is not None:
+                    yield from self.lacks(package, otherwise)
+            case _Any(parts):
+                if not self.holds(node):
+                    known = [part for part in parts if not isinstance(part, _Leaf) or self._known(part)]
+                    if known:
+                        yield from self.lacks(package, known[0])
+                    else:
+                        yield str(node), None
+            case _Leaf():
+                if not self.holds(node):
+                    yield str(node), self._why(package, node) if self._known(node) else None
+
+    def _known(self, leaf: _Leaf) -> bool:
+        return bool(self.index.offered.get(leaf.entries[0].name))
+
+    def _why(self, package: Package, leaf: _Leaf) -> str:
+        offering = (one for one, _ in self.index.offered[leaf.entries[0].name])
+        taken = next((self.packages[one.name] for one in offering if one.name in self.packages), None)
+        why = f"{taken.name} {taken.version} is pinned or needed by another" if taken else "no such version is there"
+        return f"{package.name} {package.version} needs {leaf}: {why}"
+
+    def clashes(self) -> Iterator[str]:
+        """Pairs that cannot be installed beside each other; a conflict with itself is a guard against doubles."""
+        for name in sorted(self.packages):
+            package = self.packages[name]
+            for entry in package.conflicts:
+                for other in dict.fromkeys(one.name for one in self._named(entry)):
+                    if other != name:
+                        yield _clash(package, "conflicts with", self.packages[other])
+            for entry in package.obsoletes:
+                # What is replaced is a package by its name; what is in conflict may be a capability.
+                old = self.packages.get(entry.name)
+                if old is not None and old is not package and entry.overlaps(Entry(old.name, "=", old.version)):
+                    yield _clash(package, "replaces", old)
 
 
-def _entries(node: _Node) -> tuple[Entry, ...]:
-    return node.entries if isinstance(node, _Leaf) else ()
+def _clash(package: Package, word: str, other: Package) -> str:
+    return f"{package.name} {package.version} {word} {other.name} {other.version}"
 
 
-def _holds(packages: Mapping[str, Package], node: _Node) -> bool:
-    match node:
-        case _All(parts):
-            return all(_holds(packages, part) for part in parts)
-        case _Any(parts):
-            return any(_holds(packages, part) for part in parts)
-        case _If(then, condition, otherwise):
-            if _holds(packages, condition):
-                return _holds(packages, then)
-            return otherwise is None or _holds(packages, otherwise)
-        case _Leaf(entries):
-            return any(_offers(package, entries) for package in packages.values())
+def _best(candidates: list[Package], wanted: str, version: str) -> Package:
+    name = min(candidates, key=lambda one: (one.name != wanted, len(one.name), one.name)).name
+    same = [one for one in candidates if one.name == name]
+    equal = [one for one in same if one.version == version]
+    return max(equal or same, key=lambda one: rpmversions.sort_key(one.version))
 
 
 def _offers(package: Package, entries: tuple[Entry, ...]) -> bool:
@@ -244,46 +334,6 @@ def _offers(package: Package, entries: tuple[Entry, ...]) -> bool:
         entry.name in package.files or any(entry.overlaps(provided) for provided in package.provides)
         for entry in entries
     )
-
-
-def _candidates(index: Index, found: Resolution[Package], leaf: _Leaf) -> list[Package]:
-    """Packages that would satisfy it and whose name is not taken by another version."""
-    offering = (package for package, _ in index.offered.get(leaf.entries[0].name, ()))
-    return [one for one in offering if _offers(one, leaf.entries) and one.name not in found.packages]
-
-
-def _take(index: Index, found: Resolution[Package], package: Package, leaf: _Leaf) -> None:
-    if _holds(found.packages, leaf):
-        return
-    candidates = _candidates(index, found, leaf)
-    if candidates:
-        wanted = leaf.entries[0].name
-        best = sorted(candidates, key=lambda one: (one.name != wanted, len(one.name), one.name))[0].name
-        same = [one for one in candidates if one.name == best]
-        equal = [one for one in same if one.version == package.version]
-        chosen = max(equal or same, key=lambda one: rpmversions.sort_key(one.version))
-        found.packages[chosen.name] = chosen
-        return
-    offered = [one for one, _ in index.offered.get(leaf.entries[0].name, ())]
-    if not offered:
-        found.external.add(str(leaf))
-        return
-    taken = next((found.packages[one.name] for one in offered if one.name in found.packages), None)
-    why = f"{taken.name} {taken.version} is pinned or needed by another" if taken else "no such version is there"
-    found.problems.append(f"{package.name} {package.version} needs {leaf}: {why}")
-
-
-def _clashes(packages: Mapping[str, Package]) -> Iterator[str]:
-    """Chosen packages that cannot be installed beside each other; a conflict with itself is a guard against doubles."""
-    for name in sorted(packages):
-        package = packages[name]
-        for word, entries in (("conflicts with", package.conflicts), ("replaces", package.obsoletes)):
-            for entry in entries:
-                for other in packages.values():
-                    # What is replaced is a package by its name; what is in conflict may be a capability.
-                    provided = other.provides if word == "conflicts with" else (Entry(other.name, "=", other.version),)
-                    if other.name != name and not entry.rich and any(entry.overlaps(one) for one in provided):
-                        yield f"{package.name} {package.version} {word} {other.name} {other.version}"
 
 
 _ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}

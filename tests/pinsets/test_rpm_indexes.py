@@ -355,6 +355,14 @@ def test_a_boolean_requirement_that_is_not_handled_is_a_problem(requirement: str
     assert problems[0].startswith(f"a 1-1 needs {requirement}: ")
 
 
+def test_a_long_chain_of_requirements_is_followed_to_its_end() -> None:
+    chain = [_package(f"p{n}", "1-1", f"p{n + 1}", f"(p{n + 2} if p{n + 1})") for n in range(1500)]
+    found, external, problems = _closure(*chain)
+    assert len(found) == 1500
+    assert external == {"p1500", "p1501"}
+    assert problems == []
+
+
 def test_packages_that_conflict_or_replace_each_other_are_a_problem() -> None:
     _, _, problems = _closure(
         _package("a", "2-1", "b", "old", conflicts=(rpm.Entry("b", "<", "2"),), obsoletes=(rpm.Entry("old"),)),
