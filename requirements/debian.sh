@@ -31,12 +31,20 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get -q -o Acquire::Retries=3 update || echo "apt-get update had errors; going on with what it has" >&2
 apt-get -q -y -o Dpkg::Use-Pty=0 --no-install-recommends install "${missing[@]}" </dev/null
 
-# Nor may it start with the machine: who wanted an SSH server here had it before.
-if [[ " ${missing[*]} " == *" openssh-server "* ]]; then
-    if command -v systemctl >/dev/null; then
-        systemctl disable --quiet ssh.service ssh.socket 2>/dev/null || echo "could not disable ssh.service" >&2
-    fi
-    if command -v update-rc.d >/dev/null; then
-        update-rc.d ssh disable
-    fi
-fi
+# Nor may it start with the machine: who wanted such a server here had it before.
+declare -A services=(
+    [openssh-server]="ssh.service ssh.socket"
+    [munge]=munge.service
+    [prometheus]=prometheus.service
+    [slurm-wlm]="slurmctld.service slurmd.service"
+)
+for name in "${missing[@]}"; do
+    for unit in ${services[$name]:-}; do
+        if command -v systemctl >/dev/null; then
+            systemctl disable --quiet "$unit" 2>/dev/null || echo "could not disable $unit" >&2
+        fi
+        if command -v update-rc.d >/dev/null && [[ -e /etc/init.d/${unit%.service} ]]; then
+            update-rc.d "${unit%.service}" disable
+        fi
+    done
+done

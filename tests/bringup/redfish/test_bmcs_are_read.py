@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import json
-import os
 import subprocess
 import sys
 import time
@@ -194,14 +193,6 @@ def test_only_a_trusted_certificate_gets_the_password(folder: Path, certificate:
 
 
 @pytest.fixture
-def samples() -> Path:
-    given = os.environ.get("LOCKSTEP_SAMPLES")
-    if not given:
-        pytest.skip("LOCKSTEP_SAMPLES names no folder of real samples")
-    return Path(given) / "facts" / "redfish"
-
-
-@pytest.fixture
 def stock(tmp_path: Path) -> Iterator[Any]:
     """Starts sushy-tools' static emulator as it is, in a process of its own."""
     started: list[subprocess.Popen[bytes]] = []
@@ -252,7 +243,7 @@ SAMPLES = {
 def test_a_real_boards_inventory_through_the_stock_emulator(
     name: str, samples: Path, stock: Any, tmp_path: Path
 ) -> None:
-    folder = lab_bmc.unfold(json.loads((samples / name).read_text()), tmp_path / "tree")
+    folder = lab_bmc.unfold(json.loads((samples / "facts" / "redfish" / name).read_text()), tmp_path / "tree")
     answer = read(stock(folder), seconds=120)
     assert isinstance(answer, Answer)
     from pinsets import components
