@@ -193,6 +193,7 @@ def _block(name: str, to: Target | Jump, keys: _Keys) -> list[str]:
         f"  HostKeyAlias {name}",
     ]
     lines += [f"  IdentityFile {_quoted(keys.path(identity))}" for identity in to.identities]
+    lines += [f"  CertificateFile {_quoted(path)}" for path in to.certificates]
     if not to.agent:
         lines += ["  IdentitiesOnly yes", "  IdentityAgent none"]
     return lines
@@ -210,4 +211,6 @@ def _known_hosts(hosts: Sequence[Host]) -> str:
         lines += [f"{host.target.node} {key}" for key in host.target.host_keys]
         for number, jump in enumerate(host.target.jumps):
             lines += [f"{host.target.node}-jump-{number} {key}" for key in jump.host_keys]
+    trusts = [host.target.trust for host in hosts] + [jump.trust for host in hosts for jump in host.target.jumps]
+    lines += [f"@revoked * {key}" for key in sorted({key for trust in trusts for key in trust.revoked})]
     return "\n".join(lines) + "\n"

@@ -284,15 +284,20 @@ def _host(one: Target | Jump, known: Path, keys: dict[Identity, Path], *, accept
         f"Port {one.port}",
         f"User {one.user}",
         f"HostKeyAlias {one.trust.host or one.address}",
-        f'UserKnownHostsFile "{known}"',
+        f"UserKnownHostsFile {_quoted(known)}",
         f"StrictHostKeyChecking {'accept-new' if new else 'yes'}",
     ]
-    lines += [f'IdentityFile "{keys.get(identity, identity.path)}"' for identity in one.identities]
-    lines += [f'CertificateFile "{path}"' for path in one.certificates]
+    lines += [f"IdentityFile {_quoted(keys.get(identity) or identity.path or '')}" for identity in one.identities]
+    lines += [f"CertificateFile {_quoted(path)}" for path in one.certificates]
     # Without identities of ours ssh's own defaults and the agent serve.
-    lines += ["IdentitiesOnly yes"] if not one.agent else []
+    lines += ["IdentitiesOnly yes", "IdentityAgent none"] if not one.agent else []
     lines += ["IdentityFile none"] if not one.agent and not one.identities else []
     return lines
+
+
+def _quoted(path: str | Path) -> str:
+    """For ssh_config(5): quoted for blanks; a percent sign would begin one of its tokens."""
+    return '"{}"'.format(str(path).replace("%", "%%"))
 
 
 def known_lines(one: Target | Jump) -> str:

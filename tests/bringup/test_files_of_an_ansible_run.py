@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bringup import ansible_files, playbooks
-from bringup.transport.base import Identity, Target
+from bringup.transport.base import Identity, Target, Trust
 from lockstep.base.names import NodeName
 
 
@@ -30,6 +30,25 @@ def test_ssh_finds_key_and_known_hosts_whatever_their_folder_is_called(tmp_path:
     assert said["identityfile"].replace("%%", "%") == str(key)
     assert said["userknownhostsfile"].replace("%%", "%") == str(run / "known_hosts")
     assert (said["hostname"], said["port"], said["stricthostkeychecking"]) == ("127.0.0.1", "2222", "true")
+
+
+def test_certificates_and_revoked_keys_reach_the_ssh_of_ansible_too(tmp_path: Path) -> None:
+    trust = Trust(revoked=("ssh-ed25519 BBBB",), name="[127.0.0.1]:2222")
+    target = Target(
+        NodeName("n1"),
+        "127.0.0.1",
+        2222,
+        "root",
+        host_keys=("ssh-ed25519 AAAA",),
+        certificates=("/k/badge.pub",),
+        trust=trust,
+    )
+    ansible_files.write(tmp_path, [ansible_files.Host(target)], {}, {})
+    arguments = shlex.split(ansible_files.environment(tmp_path, Path())["ANSIBLE_SSH_ARGS"])
+    done = subprocess.run(["ssh", *arguments, "-G", "n1"], capture_output=True, text=True, check=True)
+    assert "certificatefile /k/badge.pub" in done.stdout.splitlines()
+    known = (tmp_path / "known_hosts").read_text().splitlines()
+    assert known == ["n1 ssh-ed25519 AAAA", "@revoked * ssh-ed25519 BBBB"]
 
 
 def test_a_loop_that_fails_gives_the_reason_of_its_item() -> None:

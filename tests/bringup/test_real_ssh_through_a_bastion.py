@@ -131,6 +131,18 @@ def test_user_port_identity_jump_and_hashed_keys_of_the_configuration_lead_to_th
     _through(_run(way, target), site)
 
 
+def test_key_files_with_blanks_and_percent_signs_in_their_path_open_the_node(
+    site: Site, way: str, tmp_path: Path
+) -> None:
+    odd = tmp_path / "100 % sure" / "key"
+    odd.parent.mkdir()
+    shutil.copy(site.node.keys.user, odd)
+    config = site.home / ".ssh" / "config"
+    quoted = f'"{str(odd).replace("%", "%%")}"'
+    config.write_text(config.read_text().replace(str(site.node.keys.user), quoted))
+    _through(_run(way, site.target()), site)
+
+
 def test_the_key_of_an_agent_opens_the_node(site: Site, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with servers.agent(site.node.keys.user) as socket_path:
         monkeypatch.setenv("SSH_AUTH_SOCK", socket_path)
