@@ -33,3 +33,37 @@ def print_(
     from pinsets import components
 
     typer.echo(probe.script(components.load(), deep=deep), nl=False)
+
+
+@app.command()
+def pods(
+    node: Annotated[
+        list[str], typer.Option("--node", help="Nodes of the cluster, or ranges such as 'gpu-[001-004]'; repeatable.")
+    ],
+    image: Annotated[str, typer.Option("--image", help="An image that has `chroot` (busybox), by digest.")],
+    namespace: Annotated[str, typer.Option("--namespace", help="Of the pods; made when it is missing.")] = (
+        "lockstep-probe"
+    ),
+    deep: Annotated[bool, typer.Option("--deep", help="With the heavy vendor tools.")] = False,
+) -> None:
+    """Print the manifest of one short-lived privileged pod per node that runs the probe where nobody has SSH.
+
+    \b
+    lockstep probe pods --node 'gpu-[001-004]' --image busybox@sha256:… | kubectl apply -f -
+    kubectl -n lockstep-probe wait --for=jsonpath='{.status.phase}'=Succeeded pod --all --timeout=3m
+    for p in $(kubectl -n lockstep-probe get pods -o name); do
+      kubectl -n lockstep-probe logs $p > outputs/${p#pod/probe-}.jsonl; done
+    kubectl delete namespace lockstep-probe; lockstep audit --from-dir outputs
+    """
+    import json
+
+    from bringup import probe
+    from lockstep.base import hostranges
+    from manifests import pod_probe
+    from pinsets import components
+
+    names = [name for pattern in node for name in hostranges.unfold(pattern, place="--node")]
+    script = probe.script(components.load(), deep=deep)
+    made = pod_probe.objects(list(dict.fromkeys(names)), script, image=image, namespace=namespace)
+    # JSON is YAML, and kubectl takes it as it is.
+    typer.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": made}, indent=1))
