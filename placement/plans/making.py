@@ -1,7 +1,7 @@
 """Making a plan: column generation in two phases, then whole nodes.
 
 Phase one finds the largest part of every kind that can be accepted alike. Phase two
-maximises the GPU share placed, with that part (times `MARGIN`) of the CPU-only kinds as a
+maximises the GPU share placed, with that part of the CPU-only kinds as a
 floor: they add nothing to what is maximised, yet a work-conserving policy must take them
 while they fit, so a plan that forgets them is broken by them. Where CPU is plentiful the
 floor binds nowhere.
@@ -22,8 +22,6 @@ from placement.topology import WHOLE
 
 __all__ = ["Plan", "make"]
 
-MARGIN = 0.95
-"""Part of the even acceptance that is the floor for CPU-only work."""
 EVEN = 3.0
 """Worth of even acceptance against value in phase one; large enough that it decides."""
 SMOOTHING = 0.8
@@ -78,7 +76,7 @@ def make(
     value = kinds.demand + CPU_VALUE * kinds.cpu * (kinds.gpus == 0)
     counts = np.array(nodes, dtype=float)
     even = _generate(master.Problem(counts, need, value, even=EVEN), columns, rooms, pricer, rounds)
-    floor = max(0.0, even.evenly * MARGIN - 1e-9)
+    floor = max(0.0, even.evenly - 1e-6)
     problem = master.Problem(counts, need, value, floor=floor, floored=kinds.gpus == 0)
     best = _generate(problem, columns, rooms, pricer, rounds)
     chosen = _whole_nodes(problem, columns, best)

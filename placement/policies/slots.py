@@ -75,8 +75,12 @@ class Slots:
 
         return min(matching, key=left)
 
-    def install(self, node: int, content: Content) -> None:
-        """Open the slots of a planned content on GPUs that have as much left as it was made for."""
+    def install(self, node: int, content: Content, budget: list[float]) -> None:
+        """Open the slots of a planned content on GPUs that have as much left as it was made for.
+
+        ``budget`` (per kind) is what is still expected and is counted down: contents may hold more
+        of a kind that costs nothing, and a slot for work that will not come only hides room.
+        """
         row = self._state.gpu[node]
         free: dict[int, list[int]] = {}
         for gpu in range(int(self._state.topology.gpus[node])):
@@ -85,9 +89,14 @@ class Slots:
             gpus = free[WHOLE if item.gpus > 1 else item.free]
             taken, gpus[: item.gpus] = tuple(gpus[: item.gpus]), []
             for kind in item.kinds:
-                self.add(node, Slot(kind, taken))
+                self._open(node, Slot(kind, taken), budget)
         for kind in content.cpu_only:
-            self.add(node, Slot(kind, ()))
+            self._open(node, Slot(kind, ()), budget)
+
+    def _open(self, node: int, slot: Slot, budget: list[float]) -> None:
+        if budget[slot.kind] > 0:
+            budget[slot.kind] -= 1
+            self.add(node, slot)
 
     def content(self, node: int, group: int) -> Content:
         """The open slots of a node as a content of its group: the inverse of `install`."""

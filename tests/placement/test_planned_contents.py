@@ -168,6 +168,6 @@ def test_contents_survive_being_installed_and_read_back() -> None:
         (Bin(1000, 2, (index[PAIR],)), Bin(1000, 1, (index[HALF], index[HALF])), Bin(1000, 1, (index[WHOLE],))),
         (index[CPU],),
     )
-    slots.install(0, content)
+    slots.install(0, content, [9.0] * len(kinds))
     assert slots.content(0, 0).counts() == content.counts()
     assert int(slots.gpu.sum()) == 4000
