@@ -264,7 +264,8 @@ def _kubernetes() -> Iterator[Package]:
             name="kubelet",
             version=f"{number}-1.1",
             files={
-                "/usr/bin/kubelet": _fill("kubelet", version=number),
+                "/usr/bin/kubelet": _fill("kubelet.front", version=number),
+                "/usr/lib/kubelet/kubelet": _fill("kubelet", version=number),
                 "/usr/lib/lockstep-lab/services/kubelet": _fill("kubelet.service"),
                 "/etc/init.d/kubelet": _fill("service.init", service="kubelet"),
             },
