@@ -51,6 +51,8 @@ class Package:
     depends: tuple[tuple[Dependency, ...], ...] = ()
     """Pre-Depends and Depends; each entry is a list of alternatives."""
     provides: tuple[Dependency, ...] = ()
+    conflicts: tuple[Dependency, ...] = ()
+    """Conflicts and Breaks: what cannot be installed beside it."""
     section: str = ""
     description: str = ""
 
@@ -140,7 +142,8 @@ def parse_packages(text: str, place: str) -> list[Package]:
                     sha256=sha256,
                     size=size,
                     depends=(*_relations(entry.get("pre-depends", "")), *_relations(entry.get("depends", ""))),
-                    provides=tuple(one for group in _relations(entry.get("provides", "")) for one in group),
+                    provides=tuple(_flat(entry.get("provides", ""))),
+                    conflicts=(*_flat(entry.get("conflicts", "")), *_flat(entry.get("breaks", ""))),
                     section=entry.get("section", ""),
                     description=entry.get("description", ""),
                 )
@@ -151,6 +154,10 @@ def parse_packages(text: str, place: str) -> list[Package]:
         except ValueError as error:
             raise ValueError(f"{place}: {entry.get('package', 'a package')}: {error}") from error
     return found
+
+
+def _flat(text: str) -> Iterator[Dependency]:
+    return (one for group in _relations(text) for one in group)
 
 
 def _relations(text: str) -> tuple[tuple[Dependency, ...], ...]:
@@ -200,7 +207,27 @@ def resolve(index: Index, given: Mapping[str, Package]) -> Resolution[Package]:
             if chosen is not None:
                 found.packages[chosen.name] = chosen
                 queue.append(chosen.name)
+    found.problems += _clashes(found.packages)
     return found
+
+
+def _clashes(packages: Mapping[str, Package]) -> Iterator[str]:
+    """Pairs that cannot be installed beside each other."""
+    for name in sorted(packages):
+        package = packages[name]
+        for conflict in package.conflicts:
+            for other in packages.values():
+                if other is not package and _is_meant(conflict, other):
+                    yield (
+                        f"{package.name} {package.version} cannot be installed beside {other.name} {other.version} "
+                        f"(it conflicts with {conflict})"
+                    )
+
+
+def _is_meant(conflict: Dependency, other: Package) -> bool:
+    if conflict.name == other.name:
+        return conflict.accepts(other.version)
+    return any(_provides(provided, conflict) for provided in other.provides)
 
 
 def _satisfy(

@@ -97,6 +97,20 @@ def test_alternatives_and_virtual_packages_are_satisfied_by_what_is_there() -> N
     assert not found.problems
 
 
+def test_packages_that_cannot_be_installed_beside_each_other_are_a_problem() -> None:
+    index = _index(
+        _package("a", "2", Depends="b, c, d, e", Provides="mailer", Conflicts="mailer, b (<< 2)", Breaks="c (<= 1)"),
+        _package("b", "1"),
+        _package("c", "2"),
+        _package("d", "1", Provides="mailer"),
+        _package("e", "1", Conflicts="absent, a (<< 2)"),
+    )
+    assert _closure(index, "a", "2").problems == [
+        "a 2 cannot be installed beside d 1 (it conflicts with mailer)",
+        "a 2 cannot be installed beside b 1 (it conflicts with b (<< 2))",
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "carries"),
     [
