@@ -79,6 +79,11 @@ class Undecided:
     missing: tuple[str, ...]
     """What could not be read, or is in no table."""
 
+    @property
+    def tried(self) -> bool:
+        """Whether somebody looked and could not tell; False where a reading never asked for what the rule needs."""
+        return not all(text.endswith(": not read") for text in self.missing)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -226,6 +226,14 @@ def test_an_unreachable_node_breaks_nothing() -> None:
     assert rules.of_group([facts, facts], rules.Context(level="pool")).breaches == ()
 
 
+def test_what_nobody_looked_for_is_told_from_what_could_not_be_read() -> None:
+    asked = _node("a", {"facts": {"driver@ondisk": "unreadable", "driver@running": "580.1"}})
+    (tried,) = engine.of_node(asked, rules.Context(), rules=[RULES["K1"]]).undecided
+    (never,) = engine.of_node(_node("a", {}), rules.Context(), rules=[RULES["K1"]]).undecided
+    assert (tried.tried, never.tried) == (True, False)
+    assert tried.missing == ("driver@ondisk: no answer in 8 s",)
+
+
 def test_equal_breaches_of_several_instances_are_one() -> None:
     facts = {
         coordinate: Fact(coordinate, Version("28.98.9122", "28.98.9122"), "case")
