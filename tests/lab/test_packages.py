@@ -96,7 +96,7 @@ def test_every_family_has_several_versions_in_both_driver_lines() -> None:
     for package in packages.all_packages():
         versions.setdefault(package.name, []).append(package.version)
     for name in ("nvidia-driver-cuda", "nvidia-fabricmanager", "nvidia-imex"):
-        assert {version.split(".")[0] for version in versions[name]} == {"580", "610"}
+        assert {"580", "610"} <= {version.split(".")[0] for version in versions[name]}
     for name in ("libnccl2", "nvidia-container-toolkit", "kubelet", "kubeadm", "linux-image-amd64"):
         assert len(set(versions[name])) >= 3, name
 
