@@ -71,6 +71,7 @@ def expectations(
             pool_lock,
             None if verify else _previous(node, snapshot.nodes.get(node.name), newest, locks, pool_lock),
             waived,
+            tuple(source.value for source in pool.sources),
         )
         for node in pool.nodes
     ]

@@ -23,7 +23,9 @@ from pinsets import (
     groups,
     host_state,
     next_boot,
+    offers,
     rules,
+    siblings,
     sources,
     waivers,
 )
@@ -52,6 +54,8 @@ class Expectation:
     Leave it out to verify what an act brought about."""
     waived_rules: Mapping[str, str] = field(default_factory=dict)
     """Rules that the pinset waives → reason: their breaches are infos."""
+    sources: tuple[str, ...] | None = None
+    """Sources of the pool; pins that none of them reads are infos. None: every pin must be read."""
 
 
 @collection.paused()
@@ -157,7 +161,7 @@ class _Judge:
             return (_no_lock(),), Verdict.UNREADABLE, None
         before = one.previous.full if one.previous is not None else None
         alike = self._groups.number(facts.facts), facts.attributes.get("gpus"), self._alike.of(facts.attributes)
-        key = (alike, one.sku.sku, one.lock.full, before, one.node.waivers, facts.others)
+        key = (alike, one.sku.sku, one.lock.full, before, one.node.waivers, facts.others, one.sources)
         self._keys[one.node.name] = alike
         if (known := self._known.get(key)) is None:
             known = self._known[key] = _judge(facts, one, one.lock, self._day)
@@ -195,10 +199,11 @@ def _judge(
     wrong_instances, present = expected_instances.judge(facts, node.attributes.get("gpus"), sku, lock)
 
     def against(lock: Lock) -> tuple[Deviation, ...]:
-        found = deviations.of(facts, lock, present)
+        found = offers.by_choice(deviations.of(facts, lock, present), facts, one.sources)
         found = host_state.shadowed(facts, node.attributes, found)
         found += tuple(host_state.holds(facts, node.attributes, lock, found))
         found += next_boot.judge(facts, node.attributes, lock)
+        found += siblings.unlike(facts, [pin.component for pin in lock.pins], alone=False)
         if node.others:
             found += sources.deviations_of(facts, node.others, lock.coordinates(sku.all_slots()))
         return waivers.applied((*wrong_instances, *found), one.node.waivers, facts, day)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lockstep.base.names import DomainName, NodeName
-from pinsets import breaches, fabrics, factsets, host_state, rules
+from pinsets import breaches, fabrics, factsets, host_state, rules, siblings
 from pinsets.deviations import Deviation
 from pinsets.facts import Coordinate, NodeFacts, Snapshot
 from pinsets.findings import Comparison, Finding, NodeVerdict, Verdict, by_severity, worst
@@ -32,7 +32,9 @@ def added(comparison: Comparison, snapshot: Snapshot, grouper: factsets.Grouper)
     known: dict[object, tuple[tuple[Deviation, ...], tuple[rules.Undecided, ...]]] = {}
     for member in members:
         if (judged := known.get(member.alike)) is None:
-            judged = known[member.alike] = breaches.of_node(member.facts, None, None, ())
+            broken, undecided = breaches.of_node(member.facts, None, None, ())
+            own = siblings.unlike(member.facts.facts, _components(member.explained), alone=True)
+            judged = known[member.alike] = ((*broken, *own), undecided)
         ledger.add(judged[1], member.facts.node)
         for deviation in (*judged[0], *host_state.disks(member.facts.attributes)):
             holders.setdefault(deviation, []).append(member.facts.node)
@@ -45,6 +47,10 @@ def added(comparison: Comparison, snapshot: Snapshot, grouper: factsets.Grouper)
         findings=tuple(by_severity([*comparison.findings, *(finding for finding, _ in found)])),
         undecided=ledger.entries(),
     )
+
+
+def _components(places: frozenset[Coordinate]) -> frozenset[str]:
+    return frozenset(place.component for place in places)
 
 
 def _odd(node: NodeVerdict) -> frozenset[Coordinate]:
