@@ -6,8 +6,10 @@ The node listens on 127.90.98.2 and takes the user's key; the bastion on 127.90.
 from __future__ import annotations
 
 import getpass
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -246,3 +248,21 @@ def test_openssh_leaves_no_file_no_process_and_no_shared_connection(site: Site) 
     transport.close()
     assert list(Path("/dev/shm").glob("lockstep-ssh.*")) == []
     assert {path.name for path in (site.home / ".ssh").iterdir()} == {"config", "known_hosts", "known_hosts.old"}
+
+
+def _audit(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
+    """The program itself, in the home of `site`."""
+    environ = {"HOME": str(site.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    command = [str(Path(sys.executable).with_name("lockstep")), "audit", "--hosts", "gpu-[001-001]", *words]
+    return subprocess.run(command, env=environ, cwd=site.home, capture_output=True, text=True)
+
+
+def test_the_audit_reports_an_unknown_key_as_unreachable_and_takes_it_when_told_to(site: Site, way: str) -> None:
+    site.known.write_text(site.lines(node=False))
+    refused = _audit(site, "--transport", way)
+    assert refused.returncode == 3, refused.stdout + refused.stderr
+    assert "host key unknown" in refused.stdout
+    assert site.known.read_text() == site.lines(node=False)
+    taken = _audit(site, "--transport", way, "--accept-new-host-keys")
+    assert taken.returncode == 0, taken.stdout + taken.stderr
+    assert sorted(site.known.read_text().splitlines()) == sorted(site.lines().splitlines())
