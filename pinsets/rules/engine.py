@@ -12,8 +12,8 @@ from pinsets import components, normalisers
 from pinsets.facts import Coordinate, NodeFacts
 from pinsets.findings import Severity
 from pinsets.rules import files, ordering
-from pinsets.rules.conditions import Evidence, Judged, every
 from pinsets.rules.groups import Crowd
+from pinsets.rules.logic import Evidence, Judged, every
 from pinsets.rules.model import Breach, Level, Outcome, Rule, Undecided
 from pinsets.rules.operands import Attribute, Place
 from pinsets.rules.worlds import BASE_ATTRIBUTES, Context, NodeWorld, Readable, SetWorld, instances

@@ -12,8 +12,8 @@ from lockstep.base import documents
 from lockstep.base.names import ComponentName
 from pinsets import components, normalisers
 from pinsets.facts import Layer
-from pinsets.rules import conditions, groups, ordering
-from pinsets.rules.conditions import Form
+from pinsets.rules import conditions, groups, logic, ordering
+from pinsets.rules.logic import Form
 from pinsets.rules.operands import EACH, Attribute, BuiltFor, Lookup, Operand, Packaged, Part, Place, Row
 from pinsets.rules.worlds import Readable
 
@@ -248,10 +248,10 @@ def _line(at: _At, keys: Sequence[Operand]) -> conditions.Line:
 
 _CONDITIONS: Final[Mapping[str, Callable[[_At], Form[Readable]]]] = MappingProxyType(
     {
-        "all": lambda at: conditions.All(tuple(_condition(one) for one in at.sequence())),
-        "any": lambda at: conditions.Any(tuple(_condition(one) for one in at.sequence())),
-        "not": lambda at: conditions.Not(_condition(at)),
-        "not-known": lambda at: conditions.NotKnown(_condition(at)),
+        "all": lambda at: logic.All(tuple(_condition(one) for one in at.sequence())),
+        "any": lambda at: logic.Any(tuple(_condition(one) for one in at.sequence())),
+        "not": lambda at: logic.Not(_condition(at)),
+        "not-known": lambda at: logic.NotKnown(_condition(at)),
         "symbols": _symbols,
         "equal": _equal,
         "is": lambda at: _within(at, needed=True),
@@ -310,9 +310,9 @@ def _recipe(at: _At, name: str) -> groups.Recipe:
 
 _GROUPS: Final[Mapping[str, Callable[[_At], Form[groups.Crowd]]]] = MappingProxyType(
     {
-        "all": lambda at: conditions.All(tuple(_group(one) for one in at.sequence())),
-        "any": lambda at: conditions.Any(tuple(_group(one) for one in at.sequence())),
-        "not": lambda at: conditions.Not(_group(at)),
+        "all": lambda at: logic.All(tuple(_group(one) for one in at.sequence())),
+        "any": lambda at: logic.Any(tuple(_group(one) for one in at.sequence())),
+        "not": lambda at: logic.Not(_group(at)),
         "same": _same,
         "mixed": lambda at: groups.Mixed(_operand(at)),
         "every": lambda at: groups.Every(_condition(at)),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lockstep.base.names import ComponentName, NodeName
 from pinsets.facts import Coordinate, Layer
 from pinsets.rules import ordering
-from pinsets.rules.conditions import Evidence, Form, Judged, every, some
+from pinsets.rules.logic import Evidence, Form, Judged, every, some
 from pinsets.rules.operands import Operand, Reading, short
 from pinsets.rules.worlds import Readable
 

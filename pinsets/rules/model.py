@@ -8,8 +8,8 @@ from typing import Final, Literal
 from lockstep.base.names import InstanceKind, NodeName
 from pinsets.facts import Coordinate
 from pinsets.findings import Severity
-from pinsets.rules.conditions import Form
 from pinsets.rules.groups import Crowd, NoReturn
+from pinsets.rules.logic import Form
 from pinsets.rules.worlds import Readable
 
 __all__ = ["LEVELS", "Breach", "Level", "Outcome", "Rule", "Undecided"]
