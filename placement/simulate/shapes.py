@@ -25,8 +25,11 @@ def segment(nodes: int) -> int:
     return 4 if nodes >= 8 else 1
 
 
-def mix(nodes: int, load: float, seconds: float, seed: int) -> list[Job]:
-    """Jobs that ask for ``load`` x the GPU time of ``nodes`` nodes over ``seconds``."""
+def mix(nodes: int, load: float, seconds: float, seed: int, fixed: int | None = None) -> list[Job]:
+    """Jobs that ask for ``load`` x the GPU time of ``nodes`` nodes over ``seconds``.
+
+    Segments follow `segment`, or are ``fixed`` for every job of at least that many nodes.
+    """
     generator = np.random.default_rng(seed)
     sizes = np.array(list(SIZES))
     # Share of GPU time → share of jobs: a job of twice the size has twice the GPU time.
@@ -36,8 +39,8 @@ def mix(nodes: int, load: float, seconds: float, seed: int) -> list[Job]:
     jobs, now, serial = [], 0.0, 0
     while (now := now + float(generator.exponential(1 / rate))) < seconds:
         size = int(generator.choice(sizes, p=weights))
-        unit = segment(size)
-        need = Need.SAME_DOMAIN if size <= 16 else Need.ANY
+        unit = segment(size) if fixed is None else min(fixed, size)
+        need = Need.SAME_DOMAIN if size <= (16 if fixed is None else fixed) else Need.ANY
         request = Request(f"job-{serial}", (Member(gpus=4, count=size),), need=need, segment=unit)
         jobs.append(Job(request, now, float(generator.exponential(MEAN_SECONDS))))
         serial += 1
