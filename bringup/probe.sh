@@ -73,8 +73,8 @@ sweep() {
   for old in /dev/shm/lockstep-probe.*; do
     [ -O "$old" ] && [ -d "$old" ] && [ ! -h "$old" ] && [ "$old" != "$dir" ] || continue
     alive=
-    # A probe that has only just made its folder is known by its name.
-    if [ ! -f "$old/shell" ]; then
+    # A probe that has only just made its folder, or the file in it and no line yet, is known by the folder's name.
+    if [ ! -s "$old/shell" ]; then
       pid=${old#*.}
       [ ! -d "/proc/${pid%.*}" ] || continue
     fi

@@ -160,6 +160,20 @@ def test_two_readings_at_once_do_not_refuse_each_other(tools: Path) -> None:
         assert answer.records["smi"].out == b"here\n"
 
 
+@pytest.mark.parametrize("written", [False, True])
+def test_a_reading_that_has_only_begun_keeps_its_folder(shell: list[str], tools: Path, written: bool) -> None:
+    begun = Path(f"/dev/shm/lockstep-probe.{os.getpid()}.begun")  # a living process, as its shell would be
+    begun.mkdir(mode=0o700)
+    try:
+        if written:
+            (begun / "shell").touch()  # opened, and not a line in it yet
+        _run(shell, tools)
+        assert begun.is_dir()
+    finally:
+        (begun / "shell").unlink(missing_ok=True)
+        begun.rmdir()
+
+
 def _library(folder: Path, name: str, link: str, content: bytes) -> None:
     folder.mkdir(exist_ok=True)
     (folder / name).write_bytes(content)
