@@ -8,7 +8,7 @@ import re
 
 __all__ = ["compare", "satisfies", "sort_key"]
 
-_CHUNKS = re.compile(r"(\D*)(\d*)")
+_CHUNKS = re.compile(r"([^0-9]*)([0-9]*)")
 
 
 def compare(left: str, right: str) -> int:
@@ -60,9 +60,14 @@ def _compare_part(left: str, right: str) -> int:
         for one, other in itertools.zip_longest(words, other_words):
             if (order := _weight(one) - _weight(other)) != 0:
                 return order
-        if (order := int(digits or 0) - int(other_digits or 0)) != 0:
+        if (order := _compare_numbers(digits.lstrip("0"), other_digits.lstrip("0"))) != 0:
             return order
     return 0
+
+
+def _compare_numbers(left: str, right: str) -> int:
+    """By length and then as texts: a number of ten thousand digits is one too."""
+    return ((len(left), left) > (len(right), right)) - ((len(left), left) < (len(right), right))
 
 
 def _weight(character: str | None) -> int:

@@ -208,4 +208,4 @@ def _evr(element: ElementTree.Element) -> str | None:
         return None
     release = element.get("rel")
     epoch = element.get("epoch", "0")
-    return str(rpmversions.Evr(int(epoch) if epoch.isdecimal() else 0, version, release))
+    return str(rpmversions.Evr(int(epoch) if re.fullmatch(r"[0-9]{1,9}", epoch) else 0, version, release))

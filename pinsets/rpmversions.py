@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["Evr", "compare", "parse", "sort_key"]
 
-_SEGMENT = re.compile(r"[~^]|\d+|[A-Za-z]+")
+_SEGMENT = re.compile(r"[~^]|[0-9]+|[A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Evr:
 def parse(text: str) -> Evr:
     """``3:580.126.20-1.el9`` → its parts; a missing epoch is 0, as rpm takes it."""
     head, colon, rest = text.partition(":")
-    if not colon or not head.isdecimal():
+    if not colon or not re.fullmatch(r"[0-9]{1,9}", head):
         head, rest = "0", text
     version, hyphen, release = rest.rpartition("-")
     return Evr(int(head), version if hyphen else rest, release if hyphen else None)
@@ -78,5 +78,7 @@ def _compare_segment(one: str, other: str) -> int:
     if one.isdigit() != other.isdigit():
         return 1 if one.isdigit() else -1
     if one.isdigit():
-        return (int(one) > int(other)) - (int(one) < int(other))
+        # By length and then as texts: a number of ten thousand digits is one too.
+        left, right = one.lstrip("0"), other.lstrip("0")
+        return ((len(left), left) > (len(right), right)) - ((len(left), left) < (len(right), right))
     return (one > other) - (one < other)

@@ -8,6 +8,7 @@ import itertools
 import re
 import shutil
 import subprocess
+import xml.sax.saxutils as saxutils
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,13 @@ def test_rpm_versions_have_one_order() -> None:
     assert rpmversions.compare("0:1.0-1", "1.0-1") == 0
     assert rpmversions.compare("1.0", "1.0-5") == 0, "a release counts only where both have one"
     assert rpmversions.compare("1.01", "1.1") == 0
+
+
+def test_numbers_of_any_length_have_an_order() -> None:
+    long = "9" * 10_000
+    assert rpmversions.compare(f"1.{long}", f"1.0{long}") == 0
+    assert rpmversions.compare(f"1.{long}", f"1.1{long}") < 0
+    assert rpmversions.compare(f"{long}:1", "1") != 0, "no epoch is that long: it is a version"
 
 
 @pytest.mark.skipif(shutil.which("rpm") is None, reason="rpm is not installed")
@@ -378,6 +386,25 @@ def test_no_text_makes_the_reader_of_boolean_requirements_fail_otherwise(text: s
         rpm_closure.parse_rich(text)
     except rpm_closure.RichError:
         return
+
+
+@given(st.binary(max_size=200), st.text(max_size=40))
+def test_no_metadata_makes_the_readers_fail_otherwise(data: bytes, text: str) -> None:
+    quoted = saxutils.quoteattr("".join(one for one in text if one.isprintable()))
+    primary = (
+        '<metadata xmlns="http://linux.duke.edu/metadata/common" xmlns:rpm="http://linux.duke.edu/metadata/rpm">'
+        f"<package type='rpm'><name>a</name><arch>x86_64</arch><version epoch={quoted} ver={quoted} rel={quoted}/>"
+        f"<checksum type='sha256'>{'0' * 64}</checksum><size package={quoted} installed='1'/>"
+        f"<location href={quoted}/><format><rpm:requires><rpm:entry name={quoted} flags='GE' ver={quoted}/>"
+        "</rpm:requires></format></package></metadata>"
+    ).encode()
+    said = []
+    for read, content in ((rpm.parse_repomd, data), (rpm.parse_primary, data), (rpm.parse_primary, primary)):
+        try:
+            read(content, "place")
+        except ValueError as error:
+            said.append(str(error))
+    assert all(text.startswith("place") for text in said)
 
 
 @pytest.mark.parametrize(
