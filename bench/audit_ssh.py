@@ -83,7 +83,8 @@ def _measured(at: Site, name: str, command: Sequence[str], hosts: Sequence[str],
     text = done.output + b"".join(path.read_bytes() for path in out.iterdir())
     answers = text.count(marker.encode())
     if answers != len(hosts):
-        raise errors.EngineError(f"{name} brought {answers} answers of {len(hosts)}")
+        last = done.errors.decode(errors="replace").strip().splitlines()[-3:]
+        raise errors.EngineError(f"{name} brought {answers} answers of {len(hosts)}: {' / '.join(last)}")
     return done
 
 

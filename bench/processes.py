@@ -28,6 +28,7 @@ class Measured:
     """Largest sum of proportional set sizes over the command's session, ten samples a second."""
     status: int
     output: bytes
+    errors: bytes = b""
 
 
 def measure(
@@ -64,7 +65,7 @@ def measure(
     if process.returncode not in allowed:
         last = b"".join(said).decode(errors="replace").strip().splitlines()[-3:]
         raise errors.EngineError(f"{command[0]} ended with {process.returncode}: {' / '.join(last)}")
-    return Measured(usage.ru_utime + usage.ru_stime, wall, largest / 1024, process.returncode, output)
+    return Measured(usage.ru_utime + usage.ru_stime, wall, largest / 1024, process.returncode, output, b"".join(said))
 
 
 class _Memory:
