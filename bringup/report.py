@@ -61,6 +61,7 @@ class UndecidedReport(_Part):
     rule: str
     nodes: Annotated[str, Field(description="A host range: `gpu-[001-512]`.")]
     missing: Annotated[tuple[str, ...], Field(description="What would have to be read; the first few.")]
+    tried: Annotated[bool, Field(description="It was asked for and could not be read; false: no reading asks for it.")]
 
 
 class NodeReport(_Part):
@@ -168,7 +169,7 @@ def _pool(pool: audit.PoolAudit) -> PoolReport:
             for name, waiver in audit.waivers(pool)
         ),
         undecided=tuple(
-            UndecidedReport(rule=one.rule, nodes=hostranges.fold(one.nodes), missing=one.missing)
+            UndecidedReport(rule=one.rule, nodes=hostranges.fold(one.nodes), missing=one.missing, tried=one.tried)
             for one in comparison.undecided
         ),
     )

@@ -52,15 +52,19 @@ class Ledger:
         """By rule."""
         nodes: dict[str, list[list[NodeName]]] = defaultdict(list)
         missing: dict[str, dict[str, None]] = defaultdict(dict)
+        tried: set[str] = set()
         for undecided, names in self._judgements.values():
             for one in undecided:
                 nodes[one.rule.id].append(names)
                 missing[one.rule.id].update(dict.fromkeys(one.missing))
+                if one.tried:
+                    tried.add(one.rule.id)
         return tuple(
             Undecided(
                 rule,
                 tuple(dict.fromkeys(itertools.chain.from_iterable(listed))),
                 tuple(itertools.islice(missing[rule], _SHOWN)),
+                rule in tried,
             )
             for rule, listed in sorted(nodes.items())
         )
@@ -83,9 +87,12 @@ def of_node(
     """
     outcome = rules.of_node(facts, rules.Context(sku=sku, lock=lock, level="node"))
     explained = explained_by(found)
+    pinned = frozenset(pin.component for pin in lock.pins) if lock is not None else None
     return (
         tuple(
-            _waived(_deviation(one), waived[one.rule.id]) if one.rule.id in waived else _deviation(one)
+            _waived(_deviation(one), waived[one.rule.id])
+            if one.rule.id in waived
+            else _held(_deviation(one), one, pinned)
             for one in outcome.breaches
             if explained.isdisjoint(one.coordinates) and not (sku is not None and one.rule.id in _BY_SKU)
         ),
@@ -95,6 +102,23 @@ def of_node(
 
 _BY_SKU: Final = frozenset({"F3-state"})
 """Rules about what `pinsets.fabrics` tells by slot where a SKU says what to expect."""
+
+
+def _held(deviation: Deviation, breach: rules.Breach, pinned: frozenset[str] | None) -> Deviation:
+    """A node is pending only for what its lock pins: an act that the lock does not ask for is advice."""
+    asks = breach.severity in _PENDING and breach.coordinates and pinned is not None
+    if not asks or any(_family(place.component) in (pinned or ()) for place in breach.coordinates):
+        return deviation
+    return replace(deviation, severity=Severity.WARN, verdict=Verdict.ADMIT)
+
+
+_PENDING: Final = (Severity.POWER_CYCLE, Severity.REBOOT, Severity.RESET, Severity.RELOAD)
+
+
+def _family(component: str) -> str:
+    """``driver`` for ``driver.flavour``: a part of what is pinned is pinned with it. Firmware has no such whole."""
+    head, _, _ = component.partition(".")
+    return component if head in ("firmware", "settings") else head
 
 
 def _waived(deviation: Deviation, reason: str) -> Deviation:

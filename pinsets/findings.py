@@ -127,6 +127,8 @@ class Undecided:
     nodes: tuple[NodeName, ...]
     missing: tuple[str, ...]
     """What would have to be read for it; the first few."""
+    tried: bool = True
+    """Something of it was asked for and could not be read; False: no reading here asks for it."""
 
 
 @dataclass(frozen=True, slots=True)

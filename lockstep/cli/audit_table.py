@@ -152,13 +152,21 @@ def _end(console: Console, found: audit.Audit, code: errors.ExitCode) -> None:
         notes.append(f"answered only when tried again: {hostranges.fold(reading.second_pass)}")
     if found.known:
         notes.append(f"{found.known} known deviations of {found.known_from} are left out")
-    if undecided := {one.rule for pool in found.pools for one in pool.comparison.undecided}:
-        notes.append(f"{len(undecided)} rules were not decided on every node (--format json lists them)")
+    notes += _undecided(found)
     if reading.interrupted:
         notes.append("interrupted: what was read until then")
     console.print(_text(" · ".join(notes), style="dim"))
     colour = "green" if code is errors.ExitCode.IN_STEP else "red"
     console.print(_text(f"{audit.MEANINGS.get(code, code.name.lower())} (exit {int(code)})", style=f"bold {colour}"))
+
+
+def _undecided(found: audit.Audit) -> list[str]:
+    """Rules that were neither kept nor broken: those whose facts could not be read by name, the others as a number."""
+    told = [one for pool in found.pools for one in pool.comparison.undecided]
+    tried = sorted({one.rule for one in told if one.tried})
+    rest = len({one.rule for one in told} - set(tried))
+    notes = [f"rules not decided, since something could not be read: {', '.join(tried)}"] if tried else []
+    return notes + ([f"{rest} rules ask for what this reading does not (--format json)"] if rest else [])
 
 
 def _table(*heads: str) -> Table:
