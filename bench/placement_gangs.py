@@ -17,7 +17,7 @@ from bench.rows import Row
 from lockstep.base import errors
 from placement import audits, gates, headroom, occupancy, planner, requests, topology
 from placement.health import board
-from placement.policies import planned
+from placement.policies import beside
 from placement.simulate import fleets, inflation, openb, openb_runs
 from placement.tasks import Workload, count
 from placement.telemetry.samples import Samples
@@ -61,7 +61,7 @@ def _single(policies: tuple[str, ...]) -> Iterator[Row]:
                 planning.commit(decision)
                 placed += 1
         spent = time.process_time() - begun
-        plans = made.counts.seconds if isinstance(made, planned.Planned) else 0.0
+        plans = made.counts.seconds if isinstance(made, beside.Between) else 0.0
         yield Row(f"single pods, {policy}, plans apart", "rate", "1/s", len(wishes) / (spent - plans))
         yield Row(f"single pods, {policy}: placed", "count", "1", placed)
 

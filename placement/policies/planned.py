@@ -2,19 +2,23 @@
 
 Knows the frequencies of kinds (or learns them from arrivals) and the state; never the
 future, never a trace. Work-conserving: what fits somewhere is placed, if need be over
-reservations. Without a plan it is FGD.
+reservations. A decision never makes a plan: `due` says what one would be made of, `adopt`
+takes it (see `beside`). Without a plan it is FGD.
+
+One plan per frequencies: plans made anew at 70 to 95 % of the capacity were measured and
+gain nothing.
 """
 
 from __future__ import annotations
 
-import time
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.plans import making, pricing
+from placement.plans import jobs, making
 from placement.plans.kinds import Content, Kinds, Room
 from placement.policies import base, fgd
 from placement.policies.slots import Slot, Slots
@@ -22,14 +26,14 @@ from placement.state import State
 from placement.tasks import Task, Workload
 from placement.topology import WHOLE, Ints
 
-__all__ = ["MARKS", "Planned"]
+__all__ = ["Planned"]
 
-MARKS = (0.0,)
-"""Parts of the capacity in use at which a plan is made when frequencies are given: once. Plans made
-anew at 70 to 95 % were measured and gain nothing while they cost most of the time."""
-LEARNING_MARKS = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
-"""The same when frequencies are learned: early plans rest on few arrivals."""
 FIRST_ROUNDS, LATER_ROUNDS = 150, 20
+"""Rounds of column generation for the first plan and for those that start from an older one's slots."""
+LEARN_PART, LEARN_FACTOR = 0.05, 1.5
+"""When learning: arrivals before the first plan, as a part of what the fleet holds, and their growth between plans."""
+MEMORY = 4
+"""When learning: arrivals remembered, in fleets' worth; at twice as many all counts are halved."""
 CANDIDATES = 300
 """Nodes examined in full when a reservation must be broken."""
 
@@ -56,24 +60,17 @@ class Counts:
 class Planned:
     """See `base.Policy`. ``workload`` None: learn the frequencies."""
 
-    def __init__(
-        self,
-        state: State,
-        workload: Workload | None,
-        rank: Ints,
-        *,
-        seed: int = 0,
-        first: making.Plan | None = None,
-    ) -> None:
+    def __init__(self, state: State, workload: Workload | None, rank: Ints, *, seed: int = 0) -> None:
         self._state = state
         self._rank = rank
         self._seed = seed
-        self.first = first
-        """The plan for the empty fleet: given (made before for the same fleet and workload), else the one made here."""
         self._learning = workload is None
-        self._seen: Counter[Task] = Counter()
+        self._seen: dict[Task, float] = {}
+        self._arrived = 0
+        """Arrivals since the start, forgotten ones too."""
         self._present: Counter[Task] = Counter()
-        self._marks = list(LEARNING_MARKS if workload is None else MARKS)
+        self._due = 0.0 if workload is not None else math.inf
+        """Arrivals at which a plan is due."""
         self._next_fit = 1
         self.counts = Counts()
         self._workload = workload
@@ -86,7 +83,7 @@ class Planned:
 
     def choose(self, task: Task, among: NDArray[np.bool_] | None = None) -> base.Choice | None:
         """See `base.Policy`."""
-        self._prepare(task)
+        self._learn(task)
         choice = self._decide(task, among)
         if choice is None:
             self.counts.refused += 1
@@ -103,78 +100,85 @@ class Planned:
         ):
             self._slots.add(choice.node, Slot(kind, choice.gpus))
 
-    def _prepare(self, task: Task) -> None:
-        """Learn, and plan anew when it is time."""
-        state = self._state
-        if self._learning:
-            self._seen[task] += 1
-            total = self._seen.total()
-            if total >= self._next_fit:
-                self._next_fit = 2 * total
-                self._fgd = fgd.Fgd(state, Workload.counted(self._seen), self._rank)
-        if not self._marks:
+    def inform(self, workload: Workload) -> None:
+        """Other frequencies from now on: FGD has them at once, a plan is due."""
+        self._learning, self._workload, self._due = False, workload, self._arrived
+        self._fgd = fgd.Fgd(self._state, workload, self._rank)
+
+    def _learn(self, task: Task) -> None:
+        """Count an arrival; FGD gets the frequencies seen whenever their number has doubled."""
+        self._arrived += 1
+        if not self._learning:
             return
-        load = 1.0 - float(state.free.sum()) / state.topology.capacity
-        if load < self._marks[0]:
+        self._seen[task] = self._seen.get(task, 0.0) + 1.0
+        if self._arrived < self._next_fit:
             return
-        while self._marks and load >= self._marks[0]:
-            self._marks.pop(0)
+        workload = Workload.counted(self._seen)
+        self._fgd = fgd.Fgd(self._state, workload, self._rank)
+        if workload.mean_demand() > 0:
+            holds = self._state.topology.capacity / workload.mean_demand()
+            if not self.counts.plans:
+                self._due = max(LEARN_PART * holds, 1.0)
+            if sum(self._seen.values()) > 2 * MEMORY * holds:
+                self._seen = {kind: count / 2 for kind, count in self._seen.items()}
+        self._next_fit = 2 * self._arrived
+
+    def due(self) -> jobs.Job | None:
+        """What the plan that is due now is to be made of; asked again it is not due any more."""
+        if self._arrived < self._due:
+            return None
         if self._learning:
             self._workload = Workload.counted(self._seen)
-            self._fgd = fgd.Fgd(state, self._workload, self._rank)
-        begun = time.process_time()
-        self.plan(load)
-        self.counts.seconds += time.process_time() - begun
-
-    def plan(self, load: float) -> None:
-        """Make the plan for a full fleet that holds the expected mix; ``load`` is the part in use now."""
-        workload, state = self._workload, self._state
+            self._fgd = fgd.Fgd(self._state, self._workload, self._rank)
+        workload = self._workload
         if workload is None or workload.mean_demand() <= 0:
-            return
-        topology = state.topology
+            self._due = math.inf
+            return None
+        topology = self._state.topology
+        holds = topology.capacity / workload.mean_demand()
+        self._due = min(LEARN_FACTOR * self._arrived, self._arrived + holds) if self._learning else math.inf
         fresh = Kinds(tuple(workload.frequencies), topology.models)
-        frequency = np.array(list(workload.frequencies.values()))
-        expected = frequency * topology.capacity / workload.mean_demand()
+        expected = np.array(list(workload.frequencies.values())) * holds
         present = np.array([self._present[task] for task in fresh.tasks], dtype=float)
-        need = np.maximum(expected - present, 0.0)
         groups = self._groups()
-        rooms = list(groups)
-        known = self._known(groups, fresh)
-        generator = np.random.default_rng(self._seed)
-        pricer = pricing.Pricer(
-            fresh, len(topology.models), int(topology.cpu.max()), int(topology.memory.max()), generator
+        return jobs.Job(
+            fresh,
+            tuple(groups),
+            tuple(map(tuple, groups.values())),
+            np.maximum(expected - present, 0.0),
+            Room(0, int(topology.cpu.max()), int(topology.memory.max()), ()),
+            len(topology.models),
+            tuple(self._known(groups, fresh)),
+            LATER_ROUNDS if self.counts.plans else FIRST_ROUNDS,
+            self._seed,
         )
-        shuffle = np.random.default_rng((self._seed, len(self.counts.plans)))
-        rounds = LATER_ROUNDS if self.counts.plans and not self._learning else FIRST_ROUNDS
-        nodes = [len(groups[room]) for room in rooms]
-        empty = load <= 0 and not self.counts.plans
-        if empty and self.first is not None:
-            made = self.first
-        else:
-            made = making.make(fresh, rooms, nodes, need, pricer, known=known, rounds=rounds)
-        if empty:
-            self.first = made
-        self._kinds, self._slots = fresh, Slots(state, fresh)
+
+    def adopt(self, job: jobs.Job, plan: making.Plan) -> None:
+        """Open the slots of ``plan``; nodes that have changed since ``job`` was taken get none."""
+        self._kinds, self._slots = job.kinds, Slots(self._state, job.kinds)
         self._likes = {}
-        self._prices = made.prices.tolist()
-        budget = need.tolist()
-        for group, room in enumerate(rooms):
-            members = groups[room]
+        self._prices = plan.prices.tolist()
+        shuffle = np.random.default_rng((self._seed, len(self.counts.plans)))
+        budget = job.need.tolist()
+        for room, nodes, chosen in zip(job.rooms, job.members, plan.chosen, strict=True):
+            members = list(nodes)
             shuffle.shuffle(members)
-            for node, column in zip(members, made.chosen[group], strict=False):
-                self._slots.install(node, made.contents[column], budget)
-        self.counts.plans.append(load)
+            for node, column in zip(members, chosen, strict=False):
+                if self._room(node) == room:
+                    self._slots.install(node, plan.contents[column], budget)
+        self.counts.plans.append(1.0 - float(self._state.free.sum()) / self._state.topology.capacity)
 
     def _groups(self) -> dict[Room, list[int]]:
         """Nodes of equal room."""
-        state, topology = self._state, self._state.topology
-        gpu = -np.sort(-state.gpu, axis=1)
         groups: dict[Room, list[int]] = {}
-        for node in range(len(topology.names)):
-            free = tuple(gpu[node, : topology.gpus[node]].tolist())
-            room = Room(int(topology.model[node]), int(state.cpu[node]), int(state.memory[node]), free)
-            groups.setdefault(room, []).append(node)
+        for node in range(len(self._rank)):
+            groups.setdefault(self._room(node), []).append(node)
         return groups
+
+    def _room(self, node: int) -> Room:
+        state, topology = self._state, self._state.topology
+        free = tuple(sorted(state.gpu[node, : topology.gpus[node]].tolist(), reverse=True))
+        return Room(int(topology.model[node]), int(state.cpu[node]), int(state.memory[node]), free)
 
     def _known(self, groups: dict[Room, list[int]], fresh: Kinds) -> list[Content]:
         """The open slots of the old plan, in the numbering of the new kinds."""

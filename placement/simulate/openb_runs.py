@@ -13,8 +13,8 @@ import numpy as np
 
 import placement
 from placement.fragmentation import Fragmentation
-from placement.plans import making
-from placement.policies import base, fgd, planned, rivals
+from placement.plans import jobs
+from placement.policies import base, beside, fgd, planned, rivals
 from placement.simulate import inflation, openb
 from placement.state import State
 from placement.tasks import Workload, count
@@ -34,13 +34,21 @@ def _wrong(workload: Workload, generator: np.random.Generator) -> Workload:
     return Workload.counted({k: p * generator.uniform(2 / 3, 4 / 3) for k, p in workload.frequencies.items()})
 
 
+_PLANS = jobs.Cache()
+"""Plans for the empty fleet: one per workload, not one per run."""
+
+
+def _ours(state: State, workload: Workload | None, rank: Ints) -> base.Policy:
+    return beside.Between(planned.Planned(state, workload, rank), _PLANS)
+
+
 POLICIES: dict[str, Factory] = {
     **{name: (lambda s, w, r, g, make=make: make(s, r, g)) for name, make in rivals.RIVALS.items()},  # type: ignore[misc]
     "fgd": lambda state, workload, rank, _: fgd.Fgd(state, workload, rank),
-    "ours": lambda state, workload, rank, _: planned.Planned(state, workload, rank, first=_first(state, workload)),
-    "ours-learning": lambda state, workload, rank, _: planned.Planned(state, None, rank),
+    "ours": lambda state, workload, rank, _: _ours(state, workload, rank),
+    "ours-learning": lambda state, workload, rank, _: _ours(state, None, rank),
     "fgd-wrong": lambda state, workload, rank, generator: fgd.Fgd(state, _wrong(workload, generator), rank),
-    "ours-wrong": lambda state, workload, rank, generator: planned.Planned(state, _wrong(workload, generator), rank),
+    "ours-wrong": lambda state, workload, rank, generator: _ours(state, _wrong(workload, generator), rank),
 }
 """Name → factory. ``wrong``: frequencies off by up to a third, the same wrong ones for both."""
 
@@ -68,18 +76,6 @@ class Record:
     """Digest of the code that ran."""
 
 
-_FIRST: dict[tuple[int, tuple[tuple[object, float], ...]], making.Plan] = {}
-"""First plans by fleet and workload: a plan is made once per workload, not once per run."""
-
-
-def _key(state: State, workload: Workload) -> tuple[int, tuple[tuple[object, float], ...]]:
-    return id(state.topology), tuple(workload.frequencies.items())
-
-
-def _first(state: State, workload: Workload) -> making.Plan | None:
-    return _FIRST.get(_key(state, workload))
-
-
 def run(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> tuple[inflation.Run, base.Policy]:
     """One run and its policy. All policies of one seed get the same arrivals and the same tie order."""
     generator = np.random.default_rng(seed)
@@ -89,8 +85,6 @@ def run(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> tuple
     state = State(topology)
     chosen = POLICIES[policy](state, workload, rank, generator)
     found = inflation.replay(state, chosen, tasks, Fragmentation(topology, workload))
-    if policy == "ours" and isinstance(chosen, planned.Planned) and chosen.first is not None:
-        _FIRST[_key(state, workload)] = chosen.first
     return found, chosen
 
 
@@ -107,7 +101,7 @@ def play(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> Reco
         round(float(found.cpu_allocated[100]), 4),
         found.placed + found.refused,
         round(found.seconds, 3),
-        round(chosen.counts.seconds if isinstance(chosen, planned.Planned) else 0.0, 3),
+        round(chosen.counts.seconds if isinstance(chosen, beside.Between) else 0.0, 3),
         source(policy),
     )
 
@@ -119,8 +113,8 @@ def source(policy: str) -> str:
     if policy in rivals.RIVALS:
         names.append("policies/rivals.py")
     if policy.startswith("ours"):
-        names += ["policies/planned.py", "policies/slots.py"]
-        names += [f"plans/{name}.py" for name in ("kinds", "making", "master", "pricing")]
+        names += ["policies/beside.py", "policies/planned.py", "policies/slots.py"]
+        names += [f"plans/{name}.py" for name in ("jobs", "kinds", "making", "master", "pricing")]
     texts = [(root / name).read_bytes() for name in names]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
 

@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.base import errors
 from placement.plans import bound
-from placement.policies import planned
+from placement.policies import beside, planned
 from placement.simulate import inflation, openb, openb_runs
 from placement.state import State
 from placement.tasks import Workload, count, typical
@@ -74,7 +74,7 @@ def test_a_slice_of_the_trace_is_placed_without_refusal_by_the_planned_policy(tr
     fleet, trace = openb.load_fleet(traces), openb.load_trace(traces, "gpushare100")
     workload = Workload.counted(count(trace.tasks))
     state = State(fleet)
-    policy = planned.Planned(state, workload, np.arange(len(fleet.names)))
+    policy = beside.Between(planned.Planned(state, workload, np.arange(len(fleet.names))))
     run = inflation.replay(state, policy, trace.tasks[:400])
     assert run.refused == 0
     assert policy.counts.slot > 300

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from placement import topology
 from placement.plans import bound, making, master, pricing
 from placement.plans.kinds import Content, Kinds, Room
-from placement.policies import base, fgd, planned
+from placement.policies import base, beside, fgd, planned
 from placement.state import State
 from placement.tasks import Task, Workload
 
@@ -84,7 +84,7 @@ def test_a_floor_that_cannot_be_met_is_an_error_and_not_a_plan() -> None:
 def test_it_never_refuses_what_fits_and_never_overfills(seed: int) -> None:
     fleet = _fleet(8)
     state = State(fleet)
-    policy = planned.Planned(state, MIX, np.random.default_rng(seed).permutation(8))
+    policy = beside.Between(planned.Planned(state, MIX, np.random.default_rng(seed).permutation(8)))
     everywhere = np.arange(8)
     for task in _draw(MIX, 160, seed):
         fits = base.batch_fits(state, task, everywhere, task.allowed(fleet)).any()
@@ -99,7 +99,7 @@ def test_it_packs_better_than_fgd_on_average() -> None:
         fleet = _fleet(30)
         state = State(fleet)
         rank = np.random.default_rng(seed).permutation(30)
-        policy: base.Policy = planned.Planned(state, MIX, rank) if ours else fgd.Fgd(state, MIX, rank)
+        policy: base.Policy = beside.Between(planned.Planned(state, MIX, rank)) if ours else fgd.Fgd(state, MIX, rank)
         for task in _draw(MIX, 600, seed):
             choice = policy.choose(task)
             if choice is not None:
@@ -113,7 +113,7 @@ def test_it_packs_better_than_fgd_on_average() -> None:
 def test_closed_gpus_are_not_used_although_they_have_slots() -> None:
     fleet = _fleet(4)
     state = State(fleet)
-    policy = planned.Planned(state, MIX, np.arange(4))
+    policy = beside.Between(planned.Planned(state, MIX, np.arange(4)))
     assert policy.choose(THIRD) is not None
     closed = np.zeros(fleet.numa.shape, dtype=bool)
     closed[:3] = True
@@ -130,7 +130,7 @@ def test_closed_gpus_are_not_used_although_they_have_slots() -> None:
 def test_frequencies_are_learned_when_none_are_given() -> None:
     fleet = _fleet(20)
     state = State(fleet)
-    policy = planned.Planned(state, None, np.arange(20))
+    policy = beside.Between(planned.Planned(state, None, np.arange(20)))
     for task in _draw(MIX, 300, 3):
         choice = policy.choose(task)
         if choice is not None:
@@ -142,7 +142,7 @@ def test_frequencies_are_learned_when_none_are_given() -> None:
 def test_a_slot_opens_again_when_its_work_ends() -> None:
     fleet = _fleet(2)
     state = State(fleet)
-    policy = planned.Planned(state, MIX, np.arange(2))
+    policy = beside.Between(planned.Planned(state, MIX, np.arange(2)))
     choice = policy.choose(HALF)
     assert choice is not None
     state.take(choice.node, choice.gpus, HALF.share, HALF.cpu, HALF.memory)
