@@ -68,6 +68,9 @@ def _test(found: audit.Audit, pool: audit.PoolAudit, node: NodeVerdict, serving:
         "suite": [visible(found.fleet or "hosts"), visible(pool.name)],
         "type": "audit",
     }
+    waived = [one for one in node.findings if one.id.startswith("waived.")]
+    if waived and not serious:
+        test["message"] = visible("; ".join(f"{one.coordinate}: {one.observed}, {one.cause}" for one in waived))
     if serious:
         test["message"] = visible("; ".join(f"{one.coordinate or one.id}: {one.observed}" for one in serious[:3]))
         test["trace"] = "\n".join(_line(one) for one in node.findings)

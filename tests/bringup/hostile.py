@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 from collections.abc import Mapping
 
 from bringup import audit
@@ -54,3 +56,31 @@ def found(texts: Mapping[str, str] | None = None) -> audit.Audit:
     snapshot = Snapshot(1_796_000_000.0, facts)
     reading = Reading(snapshot, {PoolName("p"): comparison}, {}, True, f"read now {ESCAPE}")
     return audit.Audit(FleetName("fleet"), (audit.PoolAudit("p", pool, "f" * 64, comparison, facts),), reading, None)
+
+
+def waived() -> audit.Audit:
+    """One node in step but for a deviation that its fleet file puts up with."""
+    given = found({"gpu-1": "580.95.05"})
+    pool = given.pools[0]
+    assert pool.pool is not None
+    place = Coordinate.parse("driver@running")
+    one = Finding(
+        "waived.pin.driver",
+        Severity.INFO,
+        place,
+        (NodeName("gpu-1"),),
+        "580.105.08",
+        "580.95.05",
+        "waived until 2026-12-31: OPS-77",
+        "before then: install",
+    )
+    waiver = model.Waiver(
+        coordinate=str(place), value="580.95.05", reason="OPS-77", expires=datetime.date(2026, 12, 31)
+    )
+    nodes = tuple(
+        dataclasses.replace(node, waivers=(waiver,)) if node.name == "gpu-1" else node for node in pool.pool.nodes
+    )
+    verdicts = {**pool.comparison.nodes, NodeName("gpu-1"): NodeVerdict(NodeName("gpu-1"), Verdict.ADMIT, (one,))}
+    comparison = dataclasses.replace(pool.comparison, nodes=verdicts, findings=(one,), domains={}, baseline="lock x")
+    kept = dataclasses.replace(pool, pool=dataclasses.replace(pool.pool, nodes=nodes), comparison=comparison)
+    return dataclasses.replace(given, pools=(kept,))

@@ -247,6 +247,22 @@ def test_what_a_report_named_is_left_out_and_changes_no_exit_code(tmp_path: Path
     assert junit.get("failures") == "0"
 
 
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "prometheus"])
+def test_a_waiver_stands_in_every_report_with_its_reason_and_its_last_day(form: str) -> None:
+    text = FORMS[form](hostile.waived())
+    assert "OPS-77" in text
+    assert "2026-12-31" in text
+    assert 'id="waived.pin.driver"' in FORMS["prometheus"](hostile.waived())
+
+
+def test_a_waived_deviation_is_a_suppressed_result() -> None:
+    data = json.loads(FORMS["sarif"](hostile.waived()))
+    (result,) = data["runs"][0]["results"]
+    assert result["level"] == "note"
+    assert result["suppressions"] == [{"kind": "external", "justification": "waived until 2026-12-31: OPS-77"}]
+    assert sarif_models.SarifLog.model_validate(data)
+
+
 def test_what_could_not_be_measured_is_never_known(tmp_path: Path) -> None:
     found = hostile.found({"gpu-1": "1.0"})
     one = found.pools[0].comparison.findings[0]
