@@ -99,7 +99,8 @@ def _majority(sets: factsets.FactSets, work: _Work, total: int) -> tuple[dict[Co
         else:
             work.no_baseline.append(coordinate)
             _without_baseline(work, sets, coordinate, counts)
-    sentence = f"the majority of {total} nodes" if total > 1 else "one node alone: nothing to compare it with"
+    few = "one node alone: nothing to compare it with" if total else "nothing: no node answered"
+    sentence = f"the majority of {total} nodes" if total > 1 else few
     if work.no_baseline:
         listed = ", ".join(map(str, sorted(work.no_baseline)))
         sentence += f"; none for {listed}, where fewer than {limits.MAJORITY_SHARE:.0%} agree"
