@@ -6,13 +6,14 @@ Fields are added, never renamed or removed, within one ``version``.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from bringup import audit
 from lockstep.base import errors, hostranges
-from pinsets.findings import Finding, NodeVerdict, Severity, Verdict
+from pinsets.findings import Finding, NodeVerdict, Severity, Undecided, Verdict
 
 __all__ = [
     "AuditReport",
@@ -168,11 +169,19 @@ def _pool(pool: audit.PoolAudit) -> PoolReport:
             )
             for name, waiver in audit.waivers(pool)
         ),
-        undecided=tuple(
-            UndecidedReport(rule=one.rule, nodes=hostranges.fold(one.nodes), missing=one.missing, tried=one.tried)
-            for one in comparison.undecided
-        ),
+        undecided=_undecided(comparison.undecided),
     )
+
+
+def _undecided(found: Sequence[Undecided]) -> tuple[UndecidedReport, ...]:
+    """Dozens of rules are open on the same nodes: their range is folded once."""
+    ranges: dict[tuple[str, ...], str] = {}
+    result = []
+    for one in found:
+        if one.nodes not in ranges:
+            ranges[one.nodes] = hostranges.fold(one.nodes)
+        result.append(UndecidedReport(rule=one.rule, nodes=ranges[one.nodes], missing=one.missing, tried=one.tried))
+    return tuple(result)
 
 
 def _node(pool: audit.PoolAudit, node: NodeVerdict, *, in_service: bool) -> NodeReport:
