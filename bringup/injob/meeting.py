@@ -124,6 +124,10 @@ def _collect(own: Report, place: Path, found: dict[int, Report], problems: dict[
         if match is None or int(match[1]) in found or entry.name in problems:
             continue
         fresh += 1
+        if not entry.is_file(follow_symlinks=False):
+            # A pipe would hold rank 0 for ever.
+            problems[entry.name] = f"{entry.name} is no file"
+            continue
         try:
             with open(entry.path, "rb") as file:
                 report = reports.from_json(file.read(reports.BYTES + 1))

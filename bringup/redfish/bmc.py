@@ -90,8 +90,8 @@ def read(way: Way, until: float) -> Answer | Failure:
         return _connection(error)
     except (exceptions.SushyError, requests.exceptions.RequestException) as error:
         return Failure("answer", _short(error))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        # Half an answer, or HTML where JSON was promised.
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        # Half an answer, HTML where JSON was promised, or brackets without end.
         return Failure("answer", f"no Redfish: {_short(error)}")
     except TimeoutError:
         return Failure("timeout", "its answers did not come in time")
@@ -132,6 +132,9 @@ class _Visit:
     def _get(self, path: str) -> Mapping[str, Any]:
         if time.monotonic() >= self._until:
             raise TimeoutError
+        if not path.startswith("/redfish/"):
+            # sushy takes a link to another host as it is, and sends the password there.
+            raise ValueError(f"the BMC points at {path!r}, which is no resource of its own")
         value = self._conn.get(path).json()
         if not isinstance(value, Mapping):
             raise TypeError(f"{path} is no object")
@@ -162,7 +165,7 @@ class _Visit:
                 continue
             try:
                 members.append(self._get(name))
-            except (exceptions.HTTPError, exceptions.ConnectionError, ValueError, TypeError) as error:
+            except (exceptions.HTTPError, exceptions.ConnectionError, ValueError, TypeError, RecursionError) as error:
                 unread[name.rpartition("/")[2]] = _short(error)
         return members, unread
 

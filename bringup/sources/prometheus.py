@@ -6,7 +6,9 @@ as its last scrape, so every series is asked for by its timestamp, and one older
 
 from __future__ import annotations
 
+import http.client
 import json
+import math
 import ssl
 import time
 import urllib.error
@@ -60,6 +62,9 @@ def read(url: str, names: Collection[str] | None = None) -> Snapshot:
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise errors.InputError(f"{url!r} is no http or https URL", place="--prometheus", hint="http://prometheus:9090")
+    if "@" in parts.netloc:
+        # It would stand in messages and reports as it was given.
+        raise errors.InputError("a URL must not carry a password", place="--prometheus", hint="http://prometheus:9090")
     series = {name: tuple(_ask(url.rstrip("/"), f"timestamp({name})")) for name in QUERIES}
     if not any(series.values()):
         raise errors.NotMeasuredError(
@@ -80,7 +85,9 @@ def facts_of(series: Mapping[str, Collection[Series]], names: Collection[str] | 
             facts = found.setdefault(node, {})
             for component, layer, label in entries:
                 value: str | Unreadable = label(labels)
-                if now - sampled > STALE_SECONDS:
+                if not math.isfinite(sampled):
+                    value = Unreadable("nobody knows when it was scraped")
+                elif now - sampled > STALE_SECONDS:
                     value = Unreadable(f"last scraped {round((now - sampled) / 60)} min ago")
                 if value:
                     _keep(facts, observed.fact(component, layer, value, f"prometheus:{name}"))
@@ -139,7 +146,7 @@ def _ask(url: str, query: str) -> Iterator[Series]:
         opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=ssl.create_default_context()))
         with opener.open(address, timeout=ANSWER_SECONDS) as answer:
             value: Any = json.loads(answer.read(ANSWER_BYTES))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise errors.NotMeasuredError(
             f"Prometheus does not answer: {reason}", place=url, hint="give the address of its HTTP API"

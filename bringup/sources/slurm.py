@@ -36,6 +36,7 @@ def hosts(partition: str) -> dict[NodeName, Target]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="backslashreplace",
             timeout=SECONDS,
             check=False,
         )

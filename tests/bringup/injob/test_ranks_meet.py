@@ -159,6 +159,14 @@ def test_strangers_at_the_address_are_refused_with_the_reason(tmp_path: Path) ->
     assert any("rank 0 came twice" in line for line in answer.lines)
 
 
+def test_a_pipe_in_the_place_of_a_report_holds_nobody(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    os.mkfifo(tmp_path / "s" / "rank-1.json")
+    answer = meeting.meet(Report(0, 2, "zero", "s", "n", {"nccl@library": "2.27.5"}), tmp_path, seconds=10)
+    assert answer.exit_code is errors.ExitCode.NOT_MEASURED
+    assert "rank-1.json is no file" in answer.lines
+
+
 def test_a_taken_address_is_said(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

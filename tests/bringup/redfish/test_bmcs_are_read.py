@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import http.server
 import ipaddress
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +102,44 @@ def test_one_broken_member_costs_only_itself(folder: Path) -> None:
     assert isinstance(answer, Answer)
     assert [member["Id"] for member in answer.members] == ["HGX_FW_GPU_0"]
     assert list(answer.unread) == ["HGX_FW_GPU_1"]
+
+
+def test_a_bmc_that_points_at_another_host_gets_no_password_carried_there(tmp_path: Path, folder: Path) -> None:
+    asked: list[str | None] = []
+
+    class Thief(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers.get("Authorization"))
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+            return
+
+    thief = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Thief)
+    threading.Thread(target=thief.serve_forever, daemon=True).start()
+    away = f"http://127.0.0.1:{thief.server_port}/redfish/v1/x"
+    links = [{"@odata.id": f"{INVENTORY}/HGX_FW_GPU_0"}, {"@odata.id": away}, {"@odata.id": away.removeprefix("http:")}]
+    lying = lab_bmc.unfold({**tree(*GPUS), INVENTORY: {"Members": links}}, tmp_path / "lying")
+    try:
+        with lab_bmc.serving(lying, login="admin:right") as url:
+            answer = read(url)
+    finally:
+        thief.shutdown()
+        thief.server_close()
+    assert asked == []
+    assert isinstance(answer, Answer)
+    assert [member["Id"] for member in answer.members] == ["HGX_FW_GPU_0"]
+    assert "no resource of its own" in answer.unread["x"]
+
+
+def test_brackets_without_end_are_no_redfish(tmp_path: Path) -> None:
+    folder = lab_bmc.unfold(tree(*GPUS), tmp_path / "tree")
+    deep = folder / "UpdateService" / "FirmwareInventory" / "index.json"
+    deep.write_text("[" * 200_000)
+    with lab_bmc.serving(folder) as url:
+        answer = read(url)
+    assert isinstance(answer, Failure)
+    assert answer.kind == "answer"
 
 
 def test_nobody_listens_there() -> None:

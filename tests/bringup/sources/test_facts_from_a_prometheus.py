@@ -104,6 +104,14 @@ def test_a_series_that_was_scraped_long_ago_is_unreadable() -> None:
     }
 
 
+@pytest.mark.parametrize("sampled", [float("nan"), float("inf"), float("-inf")])
+def test_a_time_that_is_none_is_never_fresh(sampled: float) -> None:
+    series = {"node_uname_info": [({**UNAME, "release": "6.8.0-1"}, sampled)]}
+    assert said(prometheus.facts_of(series, None, 2000.0), "n1") == {
+        "kernel@running": "unreadable: nobody knows when it was scraped"
+    }
+
+
 def test_two_drivers_on_one_node_are_known_by_nobody() -> None:
     series = {
         "node_uname_info": [({**UNAME, "release": "6.8.0-1"}, 1000.0)],
@@ -136,3 +144,30 @@ def test_an_address_that_is_no_http_url_is_bad_input(address: str) -> None:
 def test_nobody_answers_there() -> None:
     with pytest.raises(errors.NotMeasuredError, match="does not answer"):
         prometheus.read("http://127.0.0.1:9")
+
+
+def test_a_url_with_a_password_is_refused_and_not_repeated() -> None:
+    with pytest.raises(errors.InputError) as caught:
+        prometheus.read("http://me:very-secret@127.0.0.1:9")
+    assert "very-secret" not in caught.value.diagnostics()
+
+
+@pytest.mark.parametrize("body", [b"[" * 200_000, b"<html>", b'{"status": "success", "data": []}', b"\xff\xfe"])
+def test_what_answers_otherwise_is_no_prometheus(body: bytes) -> None:
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
+            return
+
+    other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    try:
+        with pytest.raises(errors.NotMeasuredError):
+            prometheus.read(f"http://127.0.0.1:{other.server_port}")
+    finally:
+        other.shutdown()
+        other.server_close()

@@ -132,3 +132,12 @@ def test_a_name_that_is_an_option_or_a_shell_word_is_refused(name: str) -> None:
 def test_a_node_name_that_is_no_host_is_refused() -> None:
     with pytest.raises(errors.InputError, match="no host name"):
         slurm.parse("gpu-1|127.0.0.1|idle\n-oProxyCommand=id|x|idle\n")
+
+
+def test_an_answer_that_is_no_text_names_no_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "sinfo"
+    program.write_text("#!/bin/sh\nprintf 'gpu-\\377\\033[2J|127.0.0.1|idle\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(errors.InputError, match="no host name"):
+        slurm.hosts("gpu")
