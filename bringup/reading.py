@@ -22,11 +22,13 @@ from bringup.shards import Shard
 from bringup.sources import reading as sources
 from bringup.sweep import Progress
 from bringup.transport.base import Failure, Patience, Target, Transport
-from inventory.model import Fleet, Pool
+from inventory.model import Fleet, Pool, Source
 from lockstep.base import errors
+from lockstep.base import settings as load_settings
 from lockstep.base.names import NodeName, PoolName
 from lockstep.base.settings import Settings
 from pinsets import causes, compare, components, load
+from pinsets import sources as joins
 from pinsets.facts import Snapshot
 from pinsets.findings import Comparison
 from pinsets.model import Lock
@@ -90,10 +92,10 @@ def read_fleet(
 
     ``facts``: ``ssh`` reads now, ``redfish`` and ``kubernetes`` too, without a login on the nodes; ``snapshot`` takes
     the newest stored one; a path names a stored file or a folder of probe outputs; None: what LOCKSTEP_FACTS says, else
-    ``ssh``. ``journal`` None: the state folder's, if there is one. ``store`` keeps the snapshot in the state folder;
-    ``shard`` takes a part of the domains; ``deep`` also runs the heavy vendor tools. Raises `errors.InputError` for
-    unknown names, missing or stale locks and unreadable identities, before any node is contacted;
-    `errors.NotMeasuredError` without a snapshot.
+    SSH, joined with every further source that the pool names (`pinsets.sources`). ``journal`` None: the state folder's,
+    if there is one. ``store`` keeps the snapshot in the state folder; ``shard`` takes a part of the domains; ``deep``
+    also runs the heavy vendor tools. Raises `errors.InputError` for unknown names, missing or stale locks and
+    unreadable identities, before any node is contacted; `errors.NotMeasuredError` without a snapshot.
     """
     chosen = select(fleet, pools, nodes, shard)
     locks = _locks(fleet, [pool for pool, _ in chosen])
@@ -112,16 +114,18 @@ def read_fleet(
             return Reading(snapshot, _compare(chosen, locks, snapshot, book), locks, False, source, path=path)
         names = [name for _, members in chosen for name in members]
         swept = _sweep(fleet, names, book, progress, patience, transport, deep=deep)
+        explicit = facts is not None or FACTS_VARIABLE in os.environ
+        snapshot, further = (swept.snapshot, ()) if explicit else _joined(fleet, swept.snapshot, settings)
         return Reading(
-            snapshot=swept.snapshot,
-            comparisons=_compare(chosen, locks, swept.snapshot, book),
+            snapshot=snapshot,
+            comparisons=_compare(chosen, locks, snapshot, book),
             locks=locks,
             live=True,
-            source="read now by SSH",
+            source=f"read now by {' and '.join(('SSH', *further))}",
             failures=swept.failures,
             second_pass=swept.second_pass,
             interrupted=swept.interrupted,
-            path=_store(swept.snapshot, fleet, settings, whole=not swept.interrupted) if store else None,
+            path=_store(snapshot, fleet, settings, whole=not swept.interrupted) if store else None,
         )
 
 
@@ -143,7 +147,27 @@ def read_nodes(
     swept = _sweep(fleet, names, journal, progress, patience, transport)
     if swept.interrupted:
         raise KeyboardInterrupt
-    return swept.snapshot
+    # What the cluster says of a node is no proof of an act on it; what its BMC says of its firmware is.
+    return _joined(fleet, swept.snapshot, None)[0]
+
+
+def _joined(fleet: Fleet, snapshot: Snapshot, settings: Settings | None) -> tuple[Snapshot, tuple[str, ...]]:
+    """(the sweep with the further sources that its nodes' pools name, those sources). ``settings`` None: BMCs alone."""
+    nodes = dict(snapshot.nodes)
+    asked = []
+    for word in sources.WORDS:
+        members = [
+            node.name
+            for pool in fleet.pools
+            if word in pool.sources and (settings is not None or word == Source.REDFISH)
+            for node in pool.nodes
+            if node.name in nodes
+        ]
+        if members:
+            more = sources.of_fleet(word, fleet, members, {}, settings or load_settings.load())
+            nodes |= {name: joins.joined(nodes[name], facts) for name, facts in more.nodes.items() if name in nodes}
+            asked.append(word)
+    return Snapshot(snapshot.taken_at, nodes), tuple(asked)
 
 
 def read_hosts(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import urllib.parse
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,6 +106,6 @@ def _location(found: audit.Audit, pool: audit.PoolAudit, node: str, line: int | 
 def _uri(path: Path) -> str:
     """Relative to the current folder where the file lies below it, as code hosts want it."""
     try:
-        return path.resolve().relative_to(Path.cwd()).as_posix().replace(" ", "%20")
+        return urllib.parse.quote(path.resolve().relative_to(Path.cwd()).as_posix())
     except ValueError:
         return path.resolve().as_uri()

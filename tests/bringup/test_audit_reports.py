@@ -240,3 +240,18 @@ def test_unknown_pools_and_nodes_are_named_before_anything_is_contacted(
         reading.read_fleet(fleet, given, pools=["hoper"], nodes=["gpu-01"], transport=fake)
     assert "did you mean `gpu-001`" in caught.value.message
     assert fake.calls == []
+
+
+def test_a_pool_that_names_redfish_is_read_by_both_and_a_silent_bmc_loses_no_node(
+    given: settings.Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BMC_LOGIN", "user:secret")
+    bmc = ", bmc: {redfish: 'https://127.0.0.1:1', credentials: {env: BMC_LOGIN}}"
+    path = answers.fleet_file(tmp_path, {"a": bmc})
+    path.write_text(path.read_text().replace("    nodes:\n", "    sources: [ssh, redfish]\n    nodes:\n"))
+    fleet = load.fleet(str(path), given)
+    read = reading.read_fleet(fleet, given, transport=Fake({"a": answers.answer("1")}), store=False)
+    assert read.source == "read now by SSH and redfish"
+    assert audit.exit_code(audit.of_fleet(fleet, read)) is ExitCode.IN_STEP
+    alone = reading.read_fleet(fleet, given, facts="ssh", transport=Fake({"a": answers.answer("1")}), store=False)
+    assert alone.source == "read now by SSH"

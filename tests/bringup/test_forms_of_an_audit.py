@@ -6,6 +6,7 @@ of our own, written from their published descriptions: for those two no maintain
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
@@ -89,8 +90,6 @@ def test_sarif_fits_the_whole_schema_of_2_1_0(tmp_path: Path) -> None:
 
 
 def test_sarif_places_a_result_at_the_nodes_line_of_the_fleet_file(tmp_path: Path) -> None:
-    import dataclasses
-
     found = dataclasses.replace(hostile.found(), path=tmp_path / "a fleet.yaml")
     result = json.loads(FORMS["sarif"](found))["runs"][0]["results"][0]
     place = result["locations"][0]["physicalLocation"]
@@ -99,12 +98,18 @@ def test_sarif_places_a_result_at_the_nodes_line_of_the_fleet_file(tmp_path: Pat
     assert sarif_models.SarifLog.model_validate(json.loads(FORMS["sarif"](found)))
 
 
+def test_a_fleet_file_of_any_name_is_a_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = dataclasses.replace(hostile.found(), path=tmp_path / "a#b?%41 ü.yaml")
+    result = json.loads(FORMS["sarif"](found))["runs"][0]["results"][0]
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == "a%23b%3F%2541%20%C3%BC.yaml"
+
+
 def test_one_deviation_stays_one_alert_while_it_spreads() -> None:
     few = hostile.found({"gpu-1": "1.0"})
     many = hostile.found({"gpu-1": "1.0"})
     spread = hostile.finding("1.0", ("gpu-1", "gpu-2"))
-    import dataclasses
-
     pool = many.pools[0]
     many = dataclasses.replace(
         many,
@@ -266,8 +271,6 @@ def test_a_waived_deviation_is_a_suppressed_result() -> None:
 def test_what_could_not_be_measured_is_never_known(tmp_path: Path) -> None:
     found = hostile.found({"gpu-1": "1.0"})
     one = found.pools[0].comparison.findings[0]
-    import dataclasses
-
     silent = dataclasses.replace(one, id="unreachable")
     pool = found.pools[0]
     found = dataclasses.replace(
@@ -279,8 +282,6 @@ def test_what_could_not_be_measured_is_never_known(tmp_path: Path) -> None:
 
 
 def test_a_severity_that_is_limited_to_a_use_says_so_in_every_form_for_people() -> None:
-    import dataclasses
-
     found = hostile.found({"gpu-1": "1.0"})
     pool = found.pools[0]
     one = dataclasses.replace(pool.comparison.findings[0], use="rdma", doubtful=True, severity=Severity.WARN)
