@@ -45,9 +45,14 @@ class Command:
     """A test by builtins of the shell; where it fails the node has nothing of the kind, and no process is started."""
     deep: bool = False
     """Only asked for with ``--deep``: it is heavy, or disturbs a node at work."""
+    instead: tuple[str, str] | None = None
+    """(test, shell words): what is run where the program is not on the node itself."""
 
 
 _RDMA = "rdma_there"
+_CONTAINER = "/run/nvidia/driver"
+"""Where the GPU operator's driver container shows its root; the host then has no tools of its own."""
+_DRIVER_ROOT = f'[ "$uid" = 0 ] && [ -x {_CONTAINER}/usr/bin/nvidia-smi ]'
 _AMD = "[ -d /sys/module/amdgpu ]"
 
 COMMANDS: tuple[Command, ...] = (
@@ -92,7 +97,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("amd_static", "amd-smi static --json", group="amdsmi", when=_AMD),
     Command("rocm_smi", "rocm-smi -a --json", group="amdsmi", when=f"{_AMD} && ! command -v amd-smi >/dev/null"),
     # NVML last: it is what hangs.
-    Command("smi", "nvidia-smi -q -x", group="nvml"),
+    Command("smi", "nvidia-smi -q -x", group="nvml", instead=(_DRIVER_ROOT, f"chroot {_CONTAINER} nvidia-smi -q -x")),
     Command("nvlink", "nvidia-smi nvlink -info", group="nvml", when="nvlink_there"),
     Command("conf_compute", "nvidia-smi conf-compute -f", group="nvml", deep=True),
     Command("topology", "nvidia-smi topo -m", group="nvml", deep=True),
@@ -164,9 +169,13 @@ def _main(commands: Iterable[Command], scale: float) -> list[str]:
     lines.append("  fi")
     for command in commands:
         limit = _centiseconds(command.seconds * scale)
-        line = f"run {command.id} {command.group or command.id} {limit} {command.words}"
+        head = f"run {command.id} {command.group or command.id} {limit}"
+        line = f"{head} {command.words}"
         if command.when is not None:
             line = f"if {command.when}; then {line}; else skip {command.id}; fi"
+        if command.instead is not None:
+            there = f"command -v {command.words.split()[0]} >/dev/null"
+            line = f"if ! {there} && {command.instead[0]}; then {head} {command.instead[1]}; else {line}; fi"
         lines.append(f"  {line}")
     return [*lines, '  printf \'{"done":%s}\\n\' "$count"', "}", "main"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bringup.parsers import cuda, fabric, host, loader, machine, modules, nvidia, packages, smi, texts
+from bringup.parsers import cuda, fabric, host, loader, machine, modules, nvidia, packages, smi, smi_text, texts
 from bringup.parsers.parsed import Item, Parsed, Slots, one_of, slot
 from bringup.parsers.texts import Raw
 from pinsets.facts import ABSENT, Absent, Layer, Unreadable
@@ -120,6 +120,9 @@ def _gpus(parsed: Parsed, slots: Slots) -> Iterator[Item]:
         links = {} if isinstance(parsed.nvlink, Unreadable) else parsed.nvlink.get(index, {})
         if "NETIR" in links:
             yield "firmware.nvlink", Layer.RUNNING, name, links["NETIR"], "nvidia-smi nvlink -info"
+    if parsed.asked("conf_compute"):
+        mode = smi_text.conf_compute(parsed.record("conf_compute"))
+        yield from (("settings.cc", Layer.RUNNING, name, mode, "nvidia-smi conf-compute -f") for name in there)
     missing = [name for name in slots.gpus.values() if name not in there]
     yield from (("firmware.gpu", Layer.RUNNING, name, ABSENT, _SMI) for name in missing)
 
@@ -164,6 +167,9 @@ def attributes(parsed: Parsed, slots: Slots) -> Iterator[tuple[str, str]]:
     if isinstance(parsed.seen, smi.Smi):
         yield from _gpu_attributes(parsed.seen, slots)
         yield from _fabric(parsed.seen, slots)
+        pairs = smi_text.topology(parsed.record("topology")) if parsed.asked("topology") else {}
+        if pairs and not isinstance(pairs, Unreadable):
+            yield "topology", texts.fingerprint({" ".join(pair): way for pair, way in pairs.items()})[0]
         links = {} if isinstance(parsed.nvlink, Unreadable) else parsed.nvlink
         for index, gpu in enumerate(parsed.seen.gpus):
             if links.get(index):

@@ -143,6 +143,11 @@ def stored(parsed: Parsed) -> Mapping[str, nics.Stored]:
     pensando = nic_tools.nicctl(parsed.record("nicctl")) if parsed.asked("nicctl") else {}
     for source in (pensando, parsed.devlink):
         found.update(source if not isinstance(source, Unreadable) else {})
+    cards = nic_tools.mlxfwmanager(parsed.record("mlxfwmanager")) if parsed.asked("mlxfwmanager") else {}
+    for where, card in cards.items() if not isinstance(cards, Unreadable) else ():
+        if isinstance(card.firmware, str) and (where not in found or isinstance(found[where].flashed, Unreadable)):
+            # It reads the flash, and says nothing of what runs.
+            found[where] = nics.Stored(Unreadable("mlxfwmanager reads the flash only"), card.firmware, card.psid)
     for where, text in nic_tools.per_device(parsed.record("mstflint")).items():
         known = nic_tools.mstflint(text)
         if not isinstance(known, Unreadable):

@@ -11,7 +11,7 @@ from bringup.parsers.records import Record
 from bringup.parsers.smi import Finder, Smi
 from pinsets.facts import Unreadable
 
-__all__ = ["listed", "nvlink_firmware", "nvlink_links", "query", "table", "topology", "versions"]
+__all__ = ["conf_compute", "listed", "nvlink_firmware", "nvlink_links", "query", "table", "topology", "versions"]
 
 _LABELS: Mapping[str, str] = {
     "kmd_version": "KMD Version",
@@ -191,6 +191,15 @@ def nvlink_firmware(record: Record | Unreadable) -> Mapping[int, Mapping[str, st
         if match is not None:
             current[match[1]] = match[2].replace(":", ".")
     return found if any(found.values()) else Unreadable(answer.complaint if answer.rc else "no firmware block")
+
+
+def conf_compute(record: Record | Unreadable) -> texts.Raw:
+    """``nvidia-smi conf-compute -f``: ``CC status: OFF`` → ``off``; of the whole node. Form: NVIDIA's documents."""
+    answer = texts.answered(record)
+    if isinstance(answer, Unreadable):
+        return answer
+    match = re.search(r"CC status\s*:\s*([A-Za-z]{2,20})", answer.text)
+    return match[1].lower() if match is not None else Unreadable(answer.complaint)
 
 
 def nvlink_links(record: Record | Unreadable) -> Mapping[int, Mapping[int, str]] | Unreadable:

@@ -145,6 +145,14 @@ def test_firmware_that_waits_for_a_reset_shows_in_its_slot_only() -> None:
     assert (seen["firmware.nic[nic1]@running"], seen["firmware.nic[nic1]@flashed"]) == ("28.44.1036", "28.47.2682")
 
 
+def test_the_flash_of_a_nic_is_known_by_mlxfwmanager_where_the_driver_does_not_tell() -> None:
+    version = '<Versions><FW current="28.47.2682"/></Versions>'
+    flash = f'<Devices><Device pciName="0000:1a:00.0" psid="MT_0000000838">{version}</Device></Devices>'
+    seen = _seen(_facts(_hgx(devlink=1, mlxfwmanager=flash), HGX))
+    assert (seen["firmware.nic[nic0]@running"], seen["firmware.nic[nic0]@flashed"]) == ("28.44.1036", "28.47.2682")
+    assert seen["firmware.nic[nic1]@flashed"].startswith("unreadable")
+
+
 def test_attributes_name_nics_gpus_and_the_way_of_rdma() -> None:
     found = _facts(_hgx(), HGX).attributes
     assert (found["nic.count"], found["nic.rates"], found["nic.nic0.psid"]) == ("2", "400", "MT_0000000838")
@@ -211,9 +219,13 @@ def test_what_an_older_probe_did_not_ask_makes_no_fact() -> None:
 def test_every_coordinate_is_one_of_the_registry() -> None:
     registry = components.load()
     deep = {
+        "conf_compute": "CC status: OFF\n",
+        "topology": "\tGPU0\tNIC0\nGPU0\t X \tPIX\nNIC0\tPIX\t X \n",
+        "mlxfwmanager": "<Devices/>",
         "mlxconfig": "@0000:1a:00.0\nConfigurations:   Default   Current   Next Boot\n    ATS_ENABLED   0   0   1\n",
         "acs": "00:01.0 PCI bridge: x\n  ACSCtl: SrcValid-\n",
     }
+    assert _seen(_facts(_hgx(**deep), HGX))["settings.cc[gpu0]@running"] == "disabled"
     for facts in (_facts(_hgx(**deep), HGX), _facts({"host": _host(modules="amdgpu")}, AMD)):
         for coordinate in facts.facts:
             entry = registry[coordinate.component]

@@ -160,6 +160,7 @@ PARSERS: Mapping[str, Callable[[Case], object]] = {
     "smi_table": lambda case: smi_text.table(_record(case)),
     "topology": lambda case: smi_text.topology(_record(case)),
     "nvlink_firmware": lambda case: smi_text.nvlink_firmware(_record(case)),
+    "conf_compute": lambda case: smi_text.conf_compute(_record(case)),
     "nvlink_links": lambda case: smi_text.nvlink_links(_record(case)),
     "kernel_next": lambda case: host.kernel_next(_files(case), _record(case)),
     "kernel_running": lambda case: host.kernel_running(_record(case)),

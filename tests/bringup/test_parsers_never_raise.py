@@ -90,7 +90,14 @@ RECORDS = st.builds(
 
 OF_RECORDS: tuple[Callable[[Record], object], ...] = (
     *(smi.smi, smi_text.query, smi_text.versions, smi_text.listed, smi_text.table, smi_text.topology),
-    *(smi_text.nvlink_firmware, smi_text.nvlink_links, packages.parse, host.holders, host.kernel_running),
+    *(
+        smi_text.nvlink_firmware,
+        smi_text.nvlink_links,
+        smi_text.conf_compute,
+        packages.parse,
+        host.holders,
+        host.kernel_running,
+    ),
     *(modules.modinfo, modules.dkms, loader.read, collectives.nccl_record, fabric.imex_domain, fabric.dcgm),
     *(fabric.imex_domain_state, fabric.nvlsm, cuda.nvcc, containers.container_cli, containers.containerd),
     *(containers.cri, containers.docker, containers.cdi_files, nics.nics, nics.devlink, nics.devices),
