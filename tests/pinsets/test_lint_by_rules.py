@@ -43,8 +43,9 @@ def test_what_a_machine_needs_is_asked_of_the_machine_that_a_set_is_for(catalogu
 
 
 def test_a_doubtful_value_or_one_use_only_warns(catalogue: load.Catalogue) -> None:
-    (issue,) = _read(catalogue, "  driver: {version: 565.57.01}\n")
-    assert issue.startswith("p.yaml:4: warning: rule K4: ")
+    doubtful, ended = _read(catalogue, "  driver: {version: 565.57.01}\n")
+    assert doubtful.startswith("p.yaml:4: warning: rule K4: ")
+    assert ended.startswith("p.yaml:4: warning: rule K5-branch: ")
     one_use = "  dra-driver: {version: 25.8.0}\n  driver: {version: 550.90.07}\n"
     found = _read(catalogue, one_use, sku="aws-p5")
     assert [issue.split(":")[2].strip() for issue in found if "rule X1:" in issue] == ["warning"]
