@@ -33,7 +33,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("name", nargs="?", help="which one; without it the list is printed")
     parser.add_argument("--quick", action="store_true", help="the small cases only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
+    parser.add_argument("--traces", type=Path, metavar="DIR", help="placement_openb: other traces of the same form")
     given = parser.parse_args(argv)
+    if given.traces is not None:
+        os.environ["LOCKSTEP_BENCH_TRACES"] = str(given.traces)
     known = names()
     if given.name is None:
         print("\n".join(f"{name:12} {line}" for name, line in sorted(known.items())))
