@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pinsets.drafts import Draft
+from pinsets.facts import Layer
 
 __all__ = ["draft", "fits"]
 
@@ -50,7 +51,9 @@ def draft(data: Mapping[str, Any], platform: str, place: str) -> Draft:
         there = sorted({key for part in parts.values() for key, value in part.items() if isinstance(value, dict)})
         raise ValueError(f"no part is built for {platform}; there are {', '.join(there) or 'none'}")
     if product == "cuda" and label:
-        found.add("cuda", label, f"{place}: release_label")
+        # In its repositories only meta packages have the toolkit's number, and they carry nothing: the number is read
+        # on disk, the packages are held by the runtime's own.
+        found.add("cuda", label, f"{place}: release_label", layers=(Layer.ONDISK,))
     for name, part in parts.items():
         component = _PARTS.get(name)
         if component is None:
@@ -58,5 +61,6 @@ def draft(data: Mapping[str, Any], platform: str, place: str) -> Draft:
         if platform not in part and "linux-all" not in part:
             found.leave(name, f"is not built for {platform}")
             continue
-        found.add(component, str(part["version"]), f"{place}: {name}")
+        layers = (Layer.LIBRARY, Layer.PACKAGE) if product == "cuda" and component == "cuda.runtime" else None
+        found.add(component, str(part["version"]), f"{place}: {name}", layers=layers)
     return found

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from lockstep.base import errors, issues
-from pinsets import apt, canonical, normalisers, wishes
+from lockstep.base.names import ComponentName
+from pinsets import apt, canonical, components, normalisers, wishes
+from pinsets.facts import Layer
 from pinsets.model import Lock, LockedPackage, Pinset
 
 __all__ = ["Index", "Package", "make", "write"]
@@ -116,11 +118,22 @@ def _carry(index: Index[P], carrier: wishes.Carrier, given: dict[str, P], report
             continue
         package = fitting[0]
         if (reason := package.carries_nothing) is not None:
-            hint = "pin the package that brings the files; name it in pinsets/components.yaml"
-            report.error(place, None, f"`{carrier.component}`: {name} cannot carry a pin: {reason}", hint)
+            report.error(place, None, f"`{carrier.component}`: {name} cannot carry a pin: {reason}", _instead(carrier))
             continue
         given[name] = package
         first = first or package
+
+
+def _instead(carrier: wishes.Carrier) -> str:
+    """What to pin where the carrier that the registry names is a meta package in these repositories."""
+    others = [one for one in components.load()[ComponentName(carrier.component)].layers if one is not Layer.PACKAGE]
+    if carrier.component == "cuda":
+        return (
+            "pin `cuda` with `layers: [ondisk]`, and its packages by `cuda.runtime` with `layers: [library, package]`"
+        )
+    if others:
+        return f"leave its package out: `layers: [{', '.join(others)}]`, and pin what brings the files"
+    return "pin the package that brings the files; name it in pinsets/components.yaml"
 
 
 def _fitting(versions: list[P], carrier: wishes.Carrier, position: int, first: P | None) -> list[P]:

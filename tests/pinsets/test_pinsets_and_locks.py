@@ -236,6 +236,29 @@ def test_a_meta_package_carries_no_pin(catalogue: load.Catalogue) -> None:
     assert "libnccl2 cannot carry a pin: its section is metapackages" in caught.value.diagnostics()
 
 
+def test_a_toolkit_that_is_a_meta_package_says_what_to_pin_and_that_can_be_locked(catalogue: load.Catalogue) -> None:
+    text = (
+        "Package: cuda-toolkit-13-0\nVersion: 13.0.2-1\nArchitecture: amd64\nFilename: t.deb\nSize: 1\n"
+        f"SHA256: {'0' * 64}\nDescription: CUDA Toolkit 13.0 meta-package\n\n"
+        "Package: cuda-cudart-13-0\nVersion: 13.0.96-1\nArchitecture: amd64\nFilename: c.deb\nSize: 1\n"
+        f"SHA256: {'1' * 64}\nDescription: CUDA Runtime native Libraries\n"
+    )
+    index = apt.Index()
+    index.add(apt.parse_packages(text, "Packages"), "amd64")
+    _write(catalogue, "meta", "  cuda: {version: 13.0.2}\n")
+    with pytest.raises(errors.InputError) as caught:
+        locking.make(load.pinset("meta", catalogue), OS, index, "meta")
+    assert "pin `cuda` with `layers: [ondisk]`" in caught.value.diagnostics()
+    pins = (
+        "  cuda: {version: 13.0.2, layers: [ondisk]}\n  cuda.runtime: {version: 13.0.96, layers: [library, package]}\n"
+    )
+    _write(catalogue, "p", pins)
+    lock = locking.make(load.pinset("p", catalogue), OS, index, "p")
+    assert [(package.name, package.version, package.pinned) for package in lock.packages] == [
+        ("cuda-cudart-13-0", "13.0.96-1", True)
+    ]
+
+
 def test_two_revisions_of_one_version_need_the_exact_one(catalogue: load.Catalogue) -> None:
     _write(catalogue, "p", "  nccl: {version: 2.28.9}\n")
     text = "".join(
