@@ -132,7 +132,7 @@ class _World:
     def truth(self, now: float) -> NDArray[np.float64]:
         """(n, g, 2) true headroom of temperature and power: P95 of the window that ends now."""
         limits = headroom.Limits()
-        core = self.base["core"] + (self.drift * now / 3600.0)[:, None]
+        core = self.base["core"] + self.drift[:, None] * (now / 3600.0)
         power = self.base["power"] * limits.power / 440.0
         warm = (core - headroom.IDLE_CELSIUS) / (limits.core_temperature - headroom.IDLE_CELSIUS)
         left: NDArray[np.float64] = np.clip(1.0 - np.stack([warm, power / limits.power], axis=2), 0.0, 1.0)
