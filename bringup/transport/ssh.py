@@ -33,6 +33,9 @@ _RSA = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
 _KEYS_TRIED = 5
 """Servers cut the connection at six attempts (MaxAuthTries)."""
 _READ_BYTES = 64 * 1024
+_PILED_BYTES = 1024 * 1024
+"""Half of paramiko's window."""
+_LOOK_SECONDS = 1.0
 _RELAY_FAILURE_SECONDS = 15.0
 """A jump host that failed is not tried again for each of its thousand nodes."""
 
@@ -330,10 +333,17 @@ def _write_script(channel: paramiko.Channel, script: str, clock: Clock) -> None:
 
 
 def _drain(channel: paramiko.Channel, out: bytearray, err: bytearray, clock: Clock) -> bool:
-    """Read until the end of output; False when the deadline came first."""
+    """Read until the end of output; False when the deadline came first.
+
+    An answer comes in some twenty small packets. Waking for each costs 0.8 ms of a host's 12 (one connection at a
+    time, load 20), so that nothing is taken before the script has ended or much has piled up.
+    """
+    while not channel.status_event.wait(min(clock.left(), _LOOK_SECONDS)):
+        if clock.left() <= 0.001 or len(channel.in_buffer) > _PILED_BYTES:
+            break
     while len(out) <= limits.OUTPUT_BYTES_PER_NODE:
         left = clock.left()
-        if left <= 0.001:
+        if left <= 0.001 and not channel.recv_ready():
             return False
         channel.settimeout(left)
         try:
