@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import hypothesis
@@ -114,6 +115,27 @@ def test_a_cut_file_is_refused(tmp_path: Path) -> None:
         snapshots.read(path)
     with pytest.raises(errors.InputError, match="no such snapshot"):
         snapshots.read(tmp_path / "none")
+
+
+@pytest.mark.parametrize("damage", ["bytes inside", "brackets without end", "too long"])
+def test_a_damaged_file_is_bad_input_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    path = tmp_path / "s.jsonl.gz"
+    if damage == "brackets without end":
+        path.write_bytes(gzip.compress(b"[" * 1_000_000))
+    else:
+        attributes = {str(number): random.Random(number).randbytes(20).hex() for number in range(200)}
+        snapshots.write(path, Snapshot(1.0, {NodeName("n"): NodeFacts(NodeName("n"), 1.0, attributes=attributes)}))
+        data = bytearray(path.read_bytes())
+        middle = len(data) // 2
+        data[middle : middle + 40] = b"\xff" * 40
+        if damage == "bytes inside":
+            path.write_bytes(data)
+        else:
+            monkeypatch.setattr(snapshots, "_LONGEST", 1000)
+    with pytest.raises(errors.InputError):
+        snapshots.read(path)
 
 
 JSON = strategies.recursive(
