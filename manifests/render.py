@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import jinja2
 from pydantic import Field
 
+import placement
 from inventory import model
 from lockstep.base import documents, errors, issues
 from manifests import checks
@@ -86,7 +87,7 @@ def _files() -> tuple[ComponentFile, ...]:
 def _environment() -> jinja2.Environment:
     # What is rendered is YAML, not HTML; values are quoted by tojson in every template.
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        loader=jinja2.FileSystemLoader([_HERE / "templates", Path(placement.__file__).parent / "ledger"]),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # noqa: S701
     )

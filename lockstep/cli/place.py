@@ -123,8 +123,8 @@ def _inflate(folder: Path, name: str, policies: list[str], seed: int, plot: Path
     published = openb.published(folder)
     table = rich.table.Table("policy", "allocated at 90 %", "at 100 %", "at 130 %", "fragments at 90 %", "CPU s")
     for policy, run in runs.items():
-        shown = [f"{run.allocated[percent]:.2f}" for percent in (90, 100, 130)]
-        table.add_row(policy, *shown, f"{run.fragment[90]:.2f}", f"{run.seconds:.1f}")
+        shown = [_percent(run.at(percent)) for percent in (90, 100, 130)]
+        table.add_row(policy, *shown, _percent(run.fragment_at(90)), f"{run.seconds:.1f}")
     console = rich.console.Console(highlight=False)
     console.print(table)
     if name in published:
@@ -133,6 +133,10 @@ def _inflate(folder: Path, name: str, policies: list[str], seed: int, plot: Path
         )
     if plot is not None:
         plots.inflation(runs, plot)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
 
 
 def _planner(fleet: str | None, domains: int | None, seed: int) -> Planner:

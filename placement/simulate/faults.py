@@ -110,7 +110,7 @@ class _World:
         self.fatal: NDArray[np.bool_] = np.zeros((nodes, width), dtype=bool)
         self.link: NDArray[np.bool_] = np.zeros((nodes, width), dtype=bool)
         self.waiting_events: list[Event] = []
-        self.skew = self.draw.uniform(-4.5, 4.5, nodes)
+        self.skew = self.draw.uniform(np.full(nodes, -4.5), 4.5)
         self.last = np.zeros(nodes)
         """(n,) true time of the newest report."""
         self.silent: NDArray[np.float64] = np.full((nodes, 2), np.inf)
@@ -142,7 +142,7 @@ class _World:
         """One round of the agents that are alive, with their clocks' skew, and the events since the last one."""
         alive = ~((self.silent[:, 0] <= now) & (now < self.silent[:, 1]))
         self.last[alive] = now
-        at = now + self.skew
+        at: NDArray[np.float64] = now + self.skew
         self.samples.at[alive] = at[alive, None, None]
         self.samples.value[alive] = 1.0
         self.samples.first[alive] = np.minimum(self.samples.first[alive], now)

@@ -37,6 +37,19 @@ class Run:
     seconds: float
     """CPU seconds of this process over the whole replay, decisions and bookkeeping."""
 
+    def at(self, percent: int) -> float | None:
+        """% allocated when ``percent`` had arrived; None where nothing was recorded: a small trace steps wider."""
+        return _recorded(self.allocated, percent)
+
+    def fragment_at(self, percent: int) -> float | None:
+        """Fragment amount likewise."""
+        return _recorded(self.fragment, percent)
+
+
+def _recorded(series: NDArray[np.float64], percent: int) -> float | None:
+    known = percent < len(series) and not np.isnan(series[percent])
+    return float(series[percent]) if known else None
+
 
 def arrivals(tasks: Sequence[Task], capacity: int, generator: np.random.Generator) -> list[Task]:
     """The trace shuffled, then uniform draws with replacement until one more would pass 1.3 x capacity.
