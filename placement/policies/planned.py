@@ -32,6 +32,12 @@ FIRST_ROUNDS, LATER_ROUNDS = 150, 20
 """Rounds of column generation for the first plan and for those that start from an older one's slots."""
 LEARN_PART, LEARN_FACTOR = 0.05, 1.5
 """When learning: arrivals before the first plan, as a part of what the fleet holds, and their growth between plans."""
+TURNOVER, LEAST_LEFT = 0.3, 20
+"""Pieces of work that have left, per node and at least, at which a plan for the mix present is due; then at each
+turnover."""
+MISFIT, MISFIT_AFTER = 0.08, 200
+"""A plan is dropped when more than this part of the decisions since had to break it (a plan that fits: 3 to 4 %),
+asked from this many decisions on: the mix is not what it was made for, and FGD is the better guess."""
 MEMORY = 4
 """When learning: arrivals remembered, in fleets' worth; at twice as many all counts are halved."""
 CANDIDATES = 300
@@ -51,6 +57,8 @@ class Counts:
     broken: int = 0
     """Reservations were given up for it."""
     refused: int = 0
+    dropped: int = 0
+    """Plans given up because work did not come as planned."""
     seconds: float = 0.0
     """CPU seconds of making plans."""
     plans: list[float] = field(default_factory=list)
@@ -72,6 +80,12 @@ class Planned:
         self._due = 0.0 if workload is not None else math.inf
         """Arrivals at which a plan is due."""
         self._next_fit = 1
+        self._adopted = self._broken = 0
+        """Arrivals when the plan in use was taken, and how often it was broken since."""
+        self._left = 0
+        self._next_left = max(LEAST_LEFT, math.ceil(TURNOVER * len(rank)))
+        self._turnover = False
+        """Whether work leaves: then the mix to plan for is the one present."""
         self.counts = Counts()
         self._workload = workload
         # Before the first arrival there is nothing to know: any kind will do, the first arrival replaces it.
@@ -94,6 +108,12 @@ class Planned:
     def left(self, task: Task, choice: base.Choice) -> None:
         """Work has ended and its room was given back: the slot opens again if it still fits."""
         self._present[task] -= 1
+        self._left += 1
+        if self._left >= self._next_left:
+            # What lives long is more of what is there than of what arrives: plan for what is there.
+            holds = sum(self._present.values())
+            self._next_left = self._left + holds
+            self._turnover, self._due = True, self._arrived
         kind = self._kinds.index.get(task)
         if kind is not None and not self._slots.conflicts(
             choice.node, (task.cpu, task.memory, task.share), choice.gpus, self._prices
@@ -137,6 +157,10 @@ class Planned:
         topology = self._state.topology
         holds = topology.capacity / workload.mean_demand()
         self._due = min(LEARN_FACTOR * self._arrived, self._arrived + holds) if self._learning else math.inf
+        present_mix = {kind: number for kind, number in self._present.items() if number > 0}
+        if self._turnover and any(kind.gpus for kind in present_mix):
+            workload = Workload.counted(present_mix)
+            holds = topology.capacity / workload.mean_demand()
         fresh = Kinds(tuple(workload.frequencies), topology.models)
         expected = np.array(list(workload.frequencies.values())) * holds
         present = np.array([self._present[task] for task in fresh.tasks], dtype=float)
@@ -157,6 +181,7 @@ class Planned:
         """Open the slots of ``plan``; nodes that have changed since ``job`` was taken get none."""
         self._kinds, self._slots = job.kinds, Slots(self._state, job.kinds)
         self._likes = {}
+        self._adopted, self._broken = self._arrived, 0
         self._prices = plan.prices.tolist()
         shuffle = np.random.default_rng((self._seed, len(self.counts.plans)))
         budget = job.need.tolist()
@@ -201,7 +226,7 @@ class Planned:
 
     def _decide(self, task: Task, among: NDArray[np.bool_] | None) -> base.Choice | None:
         kind = self._kinds.index.get(task)
-        if not self.counts.plans:
+        if not len(self._kinds):
             return self._fgd.choose(task, among)
         if kind is not None and (choice := self._own(kind, among)) is not None:
             self.counts.slot += 1
@@ -219,7 +244,13 @@ class Planned:
             self.counts.like += 1
             return choice
         self.counts.broken += 1
-        return self._break(task, keys, np.flatnonzero(fits))
+        self._broken += 1
+        choice = self._break(task, keys, np.flatnonzero(fits))
+        since = self._arrived - self._adopted
+        if since >= MISFIT_AFTER and self._broken > MISFIT * since:
+            self._kinds, self._slots = Kinds([], self._state.topology.models), Slots(self._state, Kinds([], ()))
+            self.counts.dropped += 1
+        return choice
 
     def _own(self, kind: int, allowed: NDArray[np.bool_] | None = None) -> base.Choice | None:
         """A slot of ``kind``, on the fullest node that has one."""

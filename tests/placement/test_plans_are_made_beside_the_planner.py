@@ -139,3 +139,29 @@ def test_a_plan_that_comes_late_never_overfills_a_node(seed: int, late: int) -> 
         assert (choice is not None) == fits
         if choice is not None:
             state.take(choice.node, choice.gpus, task.share, task.cpu, task.memory)
+
+
+def test_a_plan_for_other_work_than_comes_is_dropped_for_fgd() -> None:
+    state = _state(60)
+    policy = beside.Between(planned.Planned(state, Workload.counted({THIRD: 30, WHOLE: 1}), np.arange(60)))
+    _play(state, policy, [HALF, CPU] * 260)
+    assert policy.counts.dropped == 1
+    slots = policy.counts.slot
+    _play(state, policy, [HALF] * 5)
+    assert policy.counts.slot == slots
+
+
+def test_when_work_leaves_plans_are_made_for_what_is_present() -> None:
+    state = _state()
+    policy = beside.Between(planned.Planned(state, MIX, np.arange(12)))
+    for task in ([HALF, THIRD, WHOLE] * 10)[:-1]:
+        choice = policy.choose(task)
+        assert choice is not None
+        state.take(choice.node, choice.gpus, task.share, task.cpu, task.memory)
+        if task != WHOLE:
+            state.give(choice.node, choice.gpus, task.share, task.cpu, task.memory)
+            policy.left(task, choice)
+    assert len(policy.counts.plans) == 1
+    job = policy.policy.due()
+    assert job is not None
+    assert job.kinds.tasks == (WHOLE,)
