@@ -5,7 +5,6 @@ The library signs and verifies bytes; what they mean is checked here and in `sta
 
 from __future__ import annotations
 
-import binascii
 import json
 import stat
 from collections.abc import Sequence
@@ -102,7 +101,7 @@ def verify(path: Path, keys: Sequence[SSlibKey]) -> Statement:
         data: Any = json.loads(_read(path))
         envelope = Envelope.from_dict(data)
         envelope.verify(list(keys), 1)
-    except (VerificationError, KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
+    except (VerificationError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         # A signature without a key id, bad base64 and JSON that is no envelope are as bad as a wrong signature.
         reason = (
             "no given key signed it" if isinstance(error, VerificationError) else f"is no signed envelope: {error!r}"
@@ -116,5 +115,5 @@ def verify(path: Path, keys: Sequence[SSlibKey]) -> Statement:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise errors.InputError(f"not verified: {where}: {first['msg']}", place=place) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise errors.InputError("not verified: what was signed is no JSON", place=place) from error

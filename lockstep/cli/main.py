@@ -115,7 +115,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         return leaving.exit_code
     except errors.LockstepError as error:
         if "--debug" in words:
-            raise
+            _print_traceback()
         # Files and machines have their say in a message: nothing of it may move a terminal.
         print(plaintext.visible(error.diagnostics(), lines=True), file=sys.stderr)
         return int(error.exit_code)
@@ -126,6 +126,17 @@ def run(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) left; a second error while Python flushes at its end would hide the exit code.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(errors.ExitCode.INTERNAL)
+    except Exception:  # noqa: BLE001 - the last resort, told whole
+        # A fault of ours. Python would leave with 1, which says that drift was found.
+        _print_traceback()
+        print("internal error; please report it with the lines above", file=sys.stderr)
+        return int(errors.ExitCode.INTERNAL)
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    print(plaintext.visible(traceback.format_exc(), lines=True), file=sys.stderr)
 
 
 def _call(words: list[str]) -> int:

@@ -115,3 +115,19 @@ def test_root_names_the_checkout_from_any_folder(tmp_path: Path, checkout: Path)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["fleet"] == "lab"
+
+
+def test_a_fault_of_ours_is_no_drift(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
+    verb("def command() -> None:\n    raise RuntimeError('a host that says \\x1b[2J')\n")
+    assert main.run(["trial"]) == 5
+    said = capsys.readouterr().err
+    assert "RuntimeError: a host that says \\x1b[2J" in said
+    assert "\x1b" not in said
+
+
+def test_debug_shows_the_traceback_and_keeps_the_exit_code(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
+    verb("from lockstep.base import errors\ndef command() -> None:\n    raise errors.InputError('no such thing')\n")
+    assert main.run(["--debug", "trial"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert said.endswith("no such thing\n")

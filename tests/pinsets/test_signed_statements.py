@@ -195,6 +195,7 @@ def test_a_statement_of_another_kind_is_not_verified_though_the_key_signed_it(
     for body, kind, reason in (
         (b'{"_type": "https://in-toto.io/Statement/v0.1"}', signing.PAYLOAD_TYPE, "_type"),
         (b"no json", signing.PAYLOAD_TYPE, "no JSON"),
+        (b"[" * 200_000, signing.PAYLOAD_TYPE, "no JSON"),
         (b"{}", "text/plain", "no in-toto statement"),
     ):
         envelope = Envelope(body, kind, {})
@@ -347,6 +348,8 @@ def test_verify_shows_nothing_of_what_is_not_verified(
     assert said.out.count("r1-u01") == 1
     assert f"{bad}: not verified" in said.err
     assert main.run(["verify", str(tmp_path / "none"), "--key", str(keys[1])]) == 2
+    bad.write_text("[" * 200_000)
+    assert main.run(["verify", str(bad), "--key", str(keys[1])]) == 2
     empty = tmp_path / "empty"
     empty.mkdir()
     assert main.run(["verify", str(empty), "--key", str(keys[1])]) == 2
