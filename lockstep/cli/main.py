@@ -145,7 +145,7 @@ def _call(words: list[str]) -> int:
     verb = next((word for word in named if not word.startswith("-")), "")
     command = typer.main.get_command(build([verb]))
     try:
-        with command.make_context("lockstep", words) as context:
+        with command.make_context("lockstep", list(words)) as context:  # it empties what it is given
             command.invoke(context)
     except typer.TyperException as error:
         # Usage errors know how to show themselves with the verb's usage line.
