@@ -41,7 +41,7 @@ def read(
     report = issues.Report()
     found: dict[NodeName, NodeFacts] = {}
     try:
-        files = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
+        files = sorted(path for path in place.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise errors.InputError(f"cannot be read: {error.strerror}", place=str(place)) from error
     for path in files:
@@ -49,6 +49,8 @@ def read(
         shown = f"{place}/{visible(path.name)}"
         if not is_host_name(name):
             report.error(shown, None, "its name is no host name", "call it NODE.jsonl")
+        elif not path.is_file():
+            report.error(shown, None, "is no file, so its node would be missing", "take it out of the folder")
         elif name in found:
             report.error(shown, None, f"there are two files of node {name}", "keep one of them")
         else:

@@ -98,6 +98,13 @@ def test_an_empty_folder_and_an_empty_group_are_not_measured(here: Path, run: Ru
     assert run("--ansible-inventory", "hosts.ini")[0] == 3
 
 
+def test_what_is_no_file_is_named_and_no_node_is_lost_with_it(here: Path, run: Run) -> None:
+    os.mkfifo(_outputs(here / "outputs", {"gpu-001": answers.answer("1")}) / "gpu-002.jsonl")
+    code, _, said = run("--from-dir", "outputs")
+    assert code == 2
+    assert "gpu-002.jsonl: error: is no file" in said
+
+
 def test_files_whose_names_are_no_hosts_are_refused_by_name(here: Path, run: Run) -> None:
     _outputs(here / "outputs", {"-oProxyCommand=touch owned": answers.answer("1"), "a\x1b[2Jb": answers.answer("2")})
     code, _, said = run("--from-dir", "outputs")
