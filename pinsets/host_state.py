@@ -15,7 +15,7 @@ from pinsets import components
 from pinsets.deviations import Deviation
 from pinsets.facts import Coordinate, Fact, Layer, Version
 from pinsets.findings import Severity, Verdict
-from pinsets.model import Enforce, Lock
+from pinsets.model import Component, Enforce, Lock
 
 __all__ = ["disks", "holds", "reads", "shadowed"]
 
@@ -47,10 +47,13 @@ def holds(
         entry = known.get(ComponentName(pin.component))
         if held not in ("no", "partial") or place in deviating or entry is None or entry.owner != "lockstep":
             continue
+        if held == "partial" and _side_by_side(entry):
+            continue
         fact = facts.get(place)
         if fact is None or not isinstance(fact.observation, Version) or not pin.accepts(fact.observation.value):
             continue
-        quiet = pin.enforce is not Enforce.BLOCK
+        # Held in part: what carries the version may be held all the same.
+        quiet = pin.enforce is not Enforce.BLOCK or held == "partial"
         yield Deviation(
             id=f"pin.{pin.component}",
             severity=Severity.WARN if quiet else Severity.BLOCK,
@@ -61,6 +64,11 @@ def holds(
             cause="the package manager is free to replace it at the next upgrade",
             remedy=f"install {pin.component} {pin.version} again, which holds it",
         )
+
+
+def _side_by_side(entry: Component) -> bool:
+    """Whether a package's name holds its version (kernels): an older one beside the pinned one need not be held."""
+    return any("{version}" in name for names in entry.packages.values() for name in names)
 
 
 def shadowed(
