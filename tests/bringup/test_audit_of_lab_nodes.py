@@ -31,6 +31,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[testing.FreshLab]:
         for name in fresh.nodes:
             fresh.run(name, "apt-get", "update", "-qq")
             fresh.run(name, "apt-get", "install", "-y", "-qq", "--allow-downgrades", *packages)
+            fresh.run(name, "apt-mark", "hold", *(package.partition("=")[0] for package in packages))
             before = fresh.boot_id(name)
             fresh.run(name, "reboot", check=False)
             _until(lambda name=name, before=before: fresh.alive(name) and fresh.boot_id(name) not in (None, before))
@@ -118,6 +119,36 @@ def test_a_node_that_cannot_be_read_is_unreachable_with_its_reason(
     observed, _ = _deviations(broken, lab.nodes[1])["unreachable"]
     assert observed.startswith(reason)
     assert audit.exit_code(broken) is ExitCode.NOT_MEASURED
+
+
+@pytest.mark.parametrize("broken", ["nccl-shadowed"], indirect=True)
+def test_another_nccl_before_the_package_s_drifts_as_library_and_not_as_package(
+    lab: testing.FreshLab, broken: audit.Audit
+) -> None:
+    assert _second(lab, broken) is Verdict.DRIFTED
+    found = _deviations(broken, lab.nodes[1])
+    assert "nccl@library" in found
+    assert "nccl@package" not in found
+    attributes = broken.pools[0].facts[lab.nodes[1]].attributes  # type: ignore[index]
+    assert attributes["nccl.file"].startswith("/usr/local/lib/")
+
+
+@pytest.mark.parametrize("broken", ["hold-removed"], indirect=True)
+def test_a_package_that_is_no_longer_held_drifts_at_its_package(lab: testing.FreshLab, broken: audit.Audit) -> None:
+    assert _second(lab, broken) is Verdict.DRIFTED
+    attributes = broken.pools[0].facts[lab.nodes[1]].attributes  # type: ignore[index]
+    assert attributes["hold.nccl"] == "no"
+    observed, expected = _deviations(broken, lab.nodes[1])["nccl@package"]
+    assert "held" in expected
+    assert "not held" in observed
+
+
+@pytest.mark.parametrize("broken", ["disk-full"], indirect=True)
+def test_a_full_disk_blocks_the_node_and_is_named(lab: testing.FreshLab, broken: audit.Audit) -> None:
+    attributes = broken.pools[0].facts[lab.nodes[1]].attributes  # type: ignore[index]
+    assert int(attributes["disk./tmp.used"]) >= 98
+    assert _second(lab, broken) is not Verdict.ADMIT
+    assert any("/tmp" in observed for observed, _ in _deviations(broken, lab.nodes[1]).values())
 
 
 @pytest.mark.parametrize("broken", ["smi-hangs"], indirect=True)
