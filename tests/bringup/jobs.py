@@ -28,9 +28,9 @@ def until(condition: Callable[[], T], what: str) -> T:
     return found
 
 
-def create(client: lightkube.Client, name: str, node: str) -> None:
-    """A pod for one node, with a claim of one GPU of the same name."""
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+def create(client: lightkube.Client, name: str, node: str | None = None, gpus: int = 1) -> None:
+    """A pod, for one node or for any, with a claim of so many GPUs of the same name."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": gpus}}
     head = {"name": name, "namespace": "default"}
     claim = {
         "apiVersion": "resource.k8s.io/v1",
@@ -41,7 +41,7 @@ def create(client: lightkube.Client, name: str, node: str) -> None:
     container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}
     spec = {
         "containers": [container],
-        "nodeSelector": {"kubernetes.io/hostname": node},
+        "nodeSelector": {"kubernetes.io/hostname": node} if node is not None else {},
         "resourceClaims": [{"name": "gpu", "resourceClaimName": name}],
     }
     client.create(codecs.from_dict(claim))

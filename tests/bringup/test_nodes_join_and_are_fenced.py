@@ -126,15 +126,17 @@ def test_once_vacant_it_is_mended_and_takes_jobs_again(
     assert acting.package(lab, node, "libnccl2") == "hi 2.28.9-1+cuda13.0"
 
 
-def test_what_no_stage_mends_is_fenced_until_it_is_in_step_and_jobs_wait_for_it(
+def test_a_job_for_any_node_waits_while_the_only_free_one_is_drifted_and_is_bound_once_it_is_mended(
     lab: testing.FreshLab, cluster: Cluster, client: lightkube.Client
 ) -> None:
-    node, drifted, _ = lab.nodes
+    node, mendable, _ = lab.nodes
     lab.break_node(node, faults.Kind.GPU_FIRMWARE, slot="gpu1")
-    lab.break_node(drifted, faults.Kind.OTHER_VERSION, package="libnccl2", version="2.27.7-1+cuda13.0")
+    lab.break_node(mendable, faults.Kind.OTHER_VERSION, package="libnccl2", version="2.27.7-1+cuda13.0")
     broken = acting.bringup(lab)
     fenced = view(cluster, node)
-    jobs.create(client, "waits", node)
+    jobs.create(client, "fills", mendable, gpus=4)
+    jobs.until(lambda: jobs.bound(client, "fills"), "a mended node takes a pod with a claim of all its GPUs")
+    jobs.create(client, "waits")
     reason = jobs.until(lambda: jobs.refused(client, "waits"), "the scheduler has not looked at the pod")
     lab.mend_node(node)
     mended = acting.bringup(lab)
@@ -142,14 +144,17 @@ def test_what_no_stage_mends_is_fenced_until_it_is_in_step_and_jobs_wait_for_it(
     assert "1 mended" in broken.stdout, "the fenced one uses up the budget; the other is out of service anyway"
     assert fenced.fenced
     assert fenced.in_step is False
+    assert "0/2 nodes are available" in reason
+    assert "1 cannot allocate all claims" in reason
     assert "untolerated taint" in reason
     assert mended.returncode == 0, acting.said(mended)
     assert view(cluster, node).admitted
     assert jobs.until(lambda: jobs.bound(client, "waits"), "the pod is not bound after the node was mended") == node
     with acting.book(lab) as book:
         assert book.fences() == {}
-    jobs.end(client, "waits")
-    jobs.until(lambda: not cluster.pods_on(node), "the pod is not gone")
+    for name, where in (("fills", mendable), ("waits", node)):
+        jobs.end(client, name)
+        jobs.until(lambda where=where: not cluster.pods_on(where), "the pod is not gone")  # type: ignore[misc]
 
 
 def test_an_empty_journal_adopts_the_cluster_and_disturbs_nothing(lab: testing.FreshLab, cluster: Cluster) -> None:
