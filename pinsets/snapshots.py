@@ -14,18 +14,15 @@ a snapshot is none.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gzip
 import json
-import os
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
-from lockstep.base import collection, errors
+from lockstep.base import collection, errors, replacing
 from lockstep.base.names import NodeName
 from pinsets.facts import ABSENT, Absent, Coordinate, Fact, NodeFacts, Observation, Snapshot, Unreadable, Version
 
@@ -154,22 +151,15 @@ def write(path: Path, snapshot: Snapshot) -> None:
     """Write the file (gzip, 0600) whole or not at all. Raises `errors.EngineError` when it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                # A fixed time, so that the same snapshot is the same file.
-                with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=GZIP_LEVEL, mtime=0, filename="") as packed:
-                    for chunk in _chunks(encode(snapshot)):
-                        packed.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
-            raise
     except OSError as error:
         raise errors.EngineError(f"cannot write {path}: {error.strerror}", hint="see space and rights there") from error
+    # A fixed time, so that the same snapshot is the same file.
+    with (
+        replacing.opened(path) as file,
+        gzip.GzipFile(fileobj=file, mode="wb", compresslevel=GZIP_LEVEL, mtime=0, filename="") as packed,
+    ):
+        for chunk in _chunks(encode(snapshot)):
+            packed.write(chunk)
 
 
 def _chunks(lines: Iterable[str], size: int = 512) -> Iterator[bytes]:

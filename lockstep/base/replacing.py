@@ -5,21 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from lockstep.base import errors
 
-__all__ = ["write"]
+__all__ = ["opened", "write"]
 
 
-def write(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Put ``text`` at ``path`` by a rename in its folder. Raises `errors.EngineError` when it cannot be written."""
+@contextlib.contextmanager
+def opened(path: Path, *, mode: int = 0o600) -> Iterator[IO[bytes]]:
+    """A file to write, put at ``path`` by a rename in its folder when the block ends well; else nothing changes.
+
+    Raises `errors.EngineError` when it cannot be written.
+    """
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
                 os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
             os.replace(name, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
@@ -27,3 +35,9 @@ def write(path: Path, text: str, *, mode: int = 0o644) -> None:
             raise
     except OSError as error:
         raise errors.EngineError(f"cannot write {path}: {error.strerror}", hint="see space and rights there") from error
+
+
+def write(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Put ``text`` at ``path`` whole or not at all. Raises as `opened` does."""
+    with opened(path, mode=mode) as file:
+        file.write(text.encode("utf-8"))
