@@ -106,7 +106,12 @@ def shell(values: Mapping[str, str], environ: Mapping[str, str]) -> str:
 _LAUNCHER: Final = """\
 #!/bin/sh
 # Lockstep's launcher: the provider does not see when its engine is killed, and would stay for good.
-(tail --pid="$PPID" -f /dev/null && kill "$$") </dev/null >/dev/null 2>&1 &
+# A dead engine that nobody has waited for is still a process, but no longer a parent.
+engine=$PPID
+(while read -r _ _ _ parent _ </proc/$$/stat; do
+  [ "$parent" = "$engine" ] || {{ kill $$; break; }}
+  sleep 1
+done) </dev/null >/dev/null 2>&1 &
 exec {program} "$@"
 """
 

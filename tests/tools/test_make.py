@@ -36,7 +36,7 @@ def test_make_alone_explains_its_words(checkout: Path) -> None:
     [
         ("lab", ["venv.sh", "debian.sh", "tools build", "lab up", "up lab", "audit lab"]),
         ("test", ["venv.sh", "debian.sh", "tools build", "pytest"]),
-        ("slow", ["venv.sh", "debian.sh", "tools build", "pytest -m slow"]),
+        ("slow", ["venv.sh", "debian.sh", "tools build", "pytest", "-m slow"]),
         ("check", ["venv.sh", "ruff format --check", "ruff check", "mypy", "lint-imports", "generate.py --check"]),
         ("docs", ["venv.sh", "generate.py"]),
     ],
