@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from lockstep.base import collection
-from pinsets import debversions
+from pinsets import debversions, newcomers
 
 __all__ = ["Dependency", "Index", "Package", "Resolution", "paragraphs", "parse_packages", "resolve"]
 
@@ -79,17 +79,7 @@ class Index:
 
     def add(self, packages: Iterable[Package], architecture: str) -> None:
         """Take in packages of ``architecture`` and ``all``. Raises ValueError when two claim one name and version."""
-        for package in packages:
-            if package.architecture not in (architecture, "all"):
-                continue
-            same = next((one for one in self.by_name[package.name] if one.version == package.version), None)
-            if same is not None and same.sha256 != package.sha256:
-                raise ValueError(
-                    f"{package.name} {package.version} stands there with two checksums: {same.filename} and "
-                    f"{package.filename}"
-                )
-            if same is not None:
-                continue
+        for package in newcomers.of(packages, self.by_name, (architecture, "all")):
             self.by_name[package.name].append(package)
             for provided in package.provides:
                 self.providers[provided.name].append((package, provided))

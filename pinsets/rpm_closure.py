@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pinsets import rpmversions
+from pinsets import newcomers, rpmversions
 from pinsets.apt import Resolution
 from pinsets.rpm import Entry, Package
 
@@ -34,17 +34,7 @@ class Index:
 
     def add(self, packages: Iterable[Package], architecture: str) -> None:
         """Take in packages of ``architecture`` and ``noarch``. Raises ValueError when two claim one version."""
-        for package in packages:
-            if package.architecture not in (architecture, "noarch"):
-                continue
-            same = next((one for one in self.by_name[package.name] if one.version == package.version), None)
-            if same is not None and same.sha256 != package.sha256:
-                raise ValueError(
-                    f"{package.name} {package.version} stands there with two checksums: {same.filename} and "
-                    f"{package.filename}"
-                )
-            if same is not None:
-                continue
+        for package in newcomers.of(packages, self.by_name, (architecture, "noarch")):
             self.by_name[package.name].append(package)
             for entry in (*package.provides, *(Entry(path) for path in package.files)):
                 self.offered[entry.name].append((package, entry))
