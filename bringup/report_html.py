@@ -15,8 +15,9 @@ from typing import Final
 
 from bringup import audit, racks
 from lockstep.base import errors
+from lockstep.base.names import NodeName
 from lockstep.base.plaintext import visible
-from pinsets.findings import Finding, NodeVerdict, Severity, Verdict
+from pinsets.findings import Finding, Severity, Verdict
 
 __all__ = ["page"]
 
@@ -140,9 +141,9 @@ def _common(pool: audit.PoolAudit) -> str:
     return f"<details><summary>common set</summary><table><tbody>{''.join(rows)}</tbody></table></details>"
 
 
-def _cell(pool: audit.PoolAudit, name: str, place: str, numbers: Mapping[int, int]) -> str:
-    serving = pool.comparison.nodes.get(name)  # type: ignore[call-overload]
-    node: NodeVerdict = serving or pool.comparison.apart[name]  # type: ignore[index]
+def _cell(pool: audit.PoolAudit, name: NodeName, place: str, numbers: Mapping[int, int]) -> str:
+    serving = pool.comparison.nodes.get(name)
+    node = serving or pool.comparison.apart[name]
     kind = _CLASS.get(node.verdict, "wait") if serving is not None else "apart"
     named = " ".join(str(numbers[id(one)]) for one in node.findings if id(one) in numbers)
     told = [f"{word}: {seen} (expected {wanted})" for word, seen, wanted in audit.deviations(node)]

@@ -24,7 +24,7 @@ __all__ = ["check", "meet"]
 
 _RANK = ("RANK", "SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "JOB_COMPLETION_INDEX")
 _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
-_SESSION = (
+_ATTEMPT = (
     ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
     ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"),
     ("PMIX_NAMESPACE",),
@@ -35,7 +35,7 @@ def check(
     *,
     folder: str | os.PathLike[str] | None = None,
     rendezvous: str | None = None,
-    session: str | None = None,
+    attempt: str | None = None,
     timeout: float = 120,
     ignore: Iterable[str] = (),
 ) -> None:
@@ -46,7 +46,7 @@ def check(
     answer = meet(
         folder=None if folder is None else str(folder),
         rendezvous=rendezvous,
-        session=session,
+        attempt=attempt,
         timeout=timeout,
         ignore=ignore,
     )
@@ -61,7 +61,7 @@ def meet(
     rendezvous: str | None = None,
     rank: int | None = None,
     world: int | None = None,
-    session: str | None = None,
+    attempt: str | None = None,
     timeout: float = 120,
     pid: int | None = None,
     ignore: Iterable[str] = (),
@@ -82,7 +82,7 @@ def meet(
     ranks = _number(world, _WORLD, environment, "--world")
     if not 0 <= own < ranks:
         raise errors.InputError(f"rank {own} of {ranks} ranks", place="--rank", hint="ranks count from 0")
-    report = observe.observe(own, ranks, session or _session(environment), pid=pid, ignored=ignore)
+    report = observe.observe(own, ranks, attempt or _attempt(environment), pid=pid, ignored=ignore)
     if at is not None:
         return meeting_point.meet(report, at, seconds=timeout)
     return meeting.meet(report, Path(str(folder)), seconds=timeout)
@@ -102,8 +102,8 @@ def _number(given: int | None, names: Sequence[str], environment: Mapping[str, s
     )
 
 
-def _session(environment: Mapping[str, str]) -> str:
-    for names in _SESSION:
+def _attempt(environment: Mapping[str, str]) -> str:
+    for names in _ATTEMPT:
         if names[0] in environment:
             return "-".join(environment.get(name, "0") for name in names)
     return "preflight"

@@ -22,7 +22,7 @@ from lockstep.base import errors, plaintext
 __all__ = ["Answer", "from_verdict", "meet", "to_verdict"]
 
 _FILE: Final = re.compile(r"rank-([0-9]{1,9})\.json")
-_SESSION: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_ATTEMPT: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _VERDICT: Final = "verdict.json"
 _SHORTEST: Final = 0.05
 _LONGEST: Final = 1.0
@@ -57,30 +57,30 @@ def from_verdict(data: bytes, own: Report) -> Answer:
     if value["reports"].get(str(own.rank)) != own.nonce:
         raise errors.NotMeasuredError(
             f"the verdict was made without the report of rank {own.rank}",
-            hint="it came too late, or an attempt before used the session: raise --timeout, or give another --session",
+            hint="it came too late, or an earlier run used the same name: raise --timeout, or give another --attempt",
         )
     return Answer(errors.ExitCode(value["exit"]), tuple(plaintext.visible(str(line)) for line in value["lines"]))
 
 
 def meet(own: Report, folder: Path, *, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Answer:
-    """Write ``own`` below ``folder``/SESSION; rank 0 waits for all and judges, the others wait for its verdict.
+    """Write ``own`` below ``folder``/ATTEMPT; rank 0 waits for all and judges, the others wait for its verdict.
 
     Raises `errors.InputError` for a folder that cannot be used or holds an attempt before,
     `errors.NotMeasuredError` when no verdict comes within ``seconds``.
     """
-    if not _SESSION.fullmatch(own.session):
+    if not _ATTEMPT.fullmatch(own.attempt):
         raise errors.InputError(
-            f"{own.session!r} cannot name a session", place="--session", hint="letters, digits, dot, dash, underscore"
+            f"{own.attempt!r} cannot name an attempt", place="--attempt", hint="letters, digits, dot, dash, underscore"
         )
-    place = folder / own.session
+    place = folder / own.attempt
     until = time.monotonic() + seconds
     try:
         place.mkdir(mode=0o777, parents=True, exist_ok=True)
         if (place / _VERDICT).exists() or (place / f"rank-{own.rank}.json").exists():
             raise errors.InputError(
-                f"an attempt before used this session ({own.session})",
+                f"that name of an attempt was used before ({own.attempt})",
                 place=str(place),
-                hint="give every attempt its own --session, or remove the folder",
+                hint="give every attempt its own --attempt, or remove the folder",
             )
         _write(place, f"rank-{own.rank}.json", reports.to_json(own))
         if own.rank == 0:

@@ -74,7 +74,7 @@ _STATIC: Final = re.compile(r"libtorch_cuda\.so|libtorch_hip\.so|libjax|xla_exte
 def observe(
     rank: int,
     world: int,
-    session: str,
+    attempt: str,
     *,
     pid: int | None = None,
     loading: bool = True,
@@ -95,7 +95,7 @@ def observe(
     _driver(values, unreadable)
     _firmware(values, unreadable)
     values |= _variables(os.environ if environment is None else environment, frozenset(ignored) | PER_RANK)
-    return Report(rank, world, socket.gethostname(), session, secrets.token_hex(8), values, unreadable, origin, mapped)
+    return Report(rank, world, socket.gethostname(), attempt, secrets.token_hex(8), values, unreadable, origin, mapped)
 
 
 def mapped_files(pid: int | None = None) -> tuple[str, ...]:

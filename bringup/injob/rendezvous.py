@@ -73,9 +73,9 @@ class _Desk:
         except ValueError as error:
             return _refusal(f"not taken: {error}")
         own = self._own
-        if (report.session, report.world) != (own.session, own.world):
+        if (report.attempt, report.world) != (own.attempt, own.world):
             return _refusal(
-                f"this is session {own.session} of {own.world} ranks, not {report.session} of {report.world}"
+                f"this is attempt {own.attempt} of {own.world} ranks, not {report.attempt} of {report.world}"
             )
         before = self._found.get(report.rank)
         if before is not None:

@@ -22,8 +22,8 @@ class Report:
     rank: int
     world: int
     host: str
-    session: str
-    """Name of the attempt; reports of another one are refused."""
+    attempt: str
+    """Its name; reports of another one are refused."""
     nonce: str
     """Random, of this very report: a verdict names the reports that it was made from."""
     values: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def from_json(data: bytes) -> Report:
         rank=rank,
         world=world,
         host=_text(value, "host"),
-        session=_text(value, "session"),
+        attempt=_text(value, "attempt"),
         nonce=_text(value, "nonce"),
         values=_texts(value, "values"),
         unreadable=_texts(value, "unreadable"),

@@ -92,7 +92,8 @@ def json_of(record: Record | Unreadable) -> object | Absent | Unreadable:
     places = sorted({place for place in (text.find("["), text.find("{")) if place >= 0})
     for place in places:
         try:
-            return json.JSONDecoder().raw_decode(text, place)[0]  # type: ignore[no-any-return]
+            found: object = json.JSONDecoder().raw_decode(text, place)[0]
+            return found
         except (ValueError, RecursionError):
             # A warning may hold a bracket of its own: the document may begin at the other one.
             continue

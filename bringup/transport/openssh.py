@@ -224,7 +224,7 @@ class _Talk:
                     return False
                 wait = self._clock.left() if authenticated else min(self._clock.left(), _LOOK_SECONDS)
                 for key, _ in selector.select(wait):
-                    self._serve(selector, key.fileobj, given, out)  # type: ignore[arg-type]
+                    self._serve(selector, key.fileobj, given, out)  # type: ignore[arg-type] # only our pipes are registered
         # The output is over; the status follows at once, or the connection hangs.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(min(self._clock.left(), 1.0))

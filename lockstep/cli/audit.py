@@ -87,17 +87,10 @@ def command(
     format_: Annotated[
         str, typer.Option("--format", metavar="|".join(audit_forms.FORMS), help="Form of the output.")
     ] = "table",
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write it there, whole or not at all.")
-    ] = None,
+    output: options.OutputOption = None,
     strict: options.StrictOption = False,
-    fail_on: Annotated[
-        str, typer.Option("--fail-on", metavar="block|warn|info", help="Least severity that makes exit code 1.")
-    ] = "block",
-    max_unreachable: Annotated[
-        str | None,
-        typer.Option("--max-unreachable", metavar="N|N%", help="So many nodes may give no answer without exit code 3."),
-    ] = None,
+    fail_on: options.FailOnOption = "block",
+    max_unreachable: options.MaxUnreachableOption = None,
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", min=1, help="Hard limit per host in seconds (30); twice that in the second pass."),

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["FleetArgument", "PoolOption", "StrictOption", "one_of"]
+__all__ = [
+    "FailOnOption",
+    "FleetArgument",
+    "MaxUnreachableOption",
+    "OutputOption",
+    "PoolOption",
+    "StrictOption",
+    "one_of",
+]
 
 FleetArgument = Annotated[
     str, typer.Argument(metavar="FLEET", help="A name in inventory/fleets/, or the path of a fleet file.")
@@ -14,6 +23,17 @@ FleetArgument = Annotated[
 PoolOption = Annotated[list[str] | None, typer.Option("--pool", help="Only this pool; may be repeated.")]
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="What could not be measured wins over drift: exit 3 before 1.")
+]
+
+FailOnOption = Annotated[
+    str, typer.Option("--fail-on", metavar="block|warn|info", help="Least severity that makes exit code 1.")
+]
+MaxUnreachableOption = Annotated[
+    str | None,
+    typer.Option("--max-unreachable", metavar="N|N%", help="So many nodes may give no answer without exit code 3."),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", metavar="FILE", help="Write it there, whole or not at all.")
 ]
 
 

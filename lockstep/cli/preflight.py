@@ -35,9 +35,9 @@ def command(
     world: Annotated[
         int | None, typer.Option("--world", help="Number of ranks; default: WORLD_SIZE, SLURM_NTASKS, PMI_SIZE …")
     ] = None,
-    session: Annotated[
+    attempt: Annotated[
         str | None,
-        typer.Option("--session", help="Name of this attempt; default: the launcher's job, step and restart numbers."),
+        typer.Option("--attempt", help="Name of this attempt; default: the launcher's job, step and restart numbers."),
     ] = None,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", help="Until all ranks must be there.")
@@ -68,7 +68,7 @@ def command(
         rendezvous=rendezvous,
         rank=rank,
         world=world,
-        session=session,
+        attempt=attempt,
         timeout=timeout,
         pid=pid,
         ignore=ignore or (),

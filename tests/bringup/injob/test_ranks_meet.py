@@ -102,10 +102,10 @@ def test_without_rank_0_the_others_say_so(tmp_path: Path) -> None:
         rendezvous.meet(own, ("127.0.0.1", free_port()), seconds=0.3)
 
 
-def test_a_session_of_an_attempt_before_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_was_used_before_is_refused(tmp_path: Path) -> None:
     own = Report(0, 1, "h", "s", "n", {"nccl@library": "2.27.5"})
     assert meeting.meet(own, tmp_path, seconds=5).exit_code is errors.ExitCode.IN_STEP
-    with pytest.raises(errors.InputError, match="an attempt before used this session"):
+    with pytest.raises(errors.InputError, match="that name of an attempt was used before"):
         meeting.meet(own, tmp_path, seconds=5)
 
 
@@ -124,8 +124,8 @@ def test_a_damaged_report_is_a_problem_of_its_own(tmp_path: Path) -> None:
     assert "rank-1.json: no JSON" in answer.lines
 
 
-def test_a_session_cannot_leave_its_folder(tmp_path: Path) -> None:
-    with pytest.raises(errors.InputError, match="cannot name a session"):
+def test_an_attempt_cannot_leave_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(errors.InputError, match="cannot name an attempt"):
         meeting.meet(Report(0, 1, "h", "../up", "n"), tmp_path, seconds=1)
 
 
@@ -153,7 +153,7 @@ def test_strangers_at_the_address_are_refused_with_the_reason(tmp_path: Path) ->
     answer, said = asyncio.run(play())
     assert [json.loads(line)["refused"].split(":")[0] for line in said] == [
         "not taken",
-        "this is session s of 2 ranks, not other of 2",
+        "this is attempt s of 2 ranks, not other of 2",
         "rank 0 has reported already, from zero",
     ]
     assert any("rank 0 came twice" in line for line in answer.lines)

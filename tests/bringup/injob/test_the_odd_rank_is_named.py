@@ -65,7 +65,7 @@ def test_a_report_that_floods_is_refused() -> None:
         reports.from_json(b" " * (reports.BYTES + 1))
 
 
-@pytest.mark.parametrize("key", ["host", "session", "nonce", "values", "files", "rank", "world"])
+@pytest.mark.parametrize("key", ["host", "attempt", "nonce", "values", "files", "rank", "world"])
 def test_a_report_without_a_part_of_it_is_refused(key: str) -> None:
     import json
 
