@@ -28,7 +28,7 @@ def driver_variables(fleet: Fleet, lock: Lock, components: Mapping[ComponentName
     sources, keys = [], []
     for number, repository in enumerate(fleet.repositories, start=1):
         if repository.apt is None:
-            # The role knows apt only.
+            # Of another pool's hosts: `consent.check_policy` refuses to install on those.
             continue
         signed = ""
         if repository.key is not None:

@@ -16,6 +16,7 @@ from bringup.words import Words
 from inventory.model import Kind, Node, NodeState, Pool
 from lockstep.base import errors, limits
 from lockstep.base.names import DomainName, NodeName
+from pinsets import components
 from pinsets.facts import NodeFacts
 
 __all__ = [
@@ -127,6 +128,13 @@ def check_policy(pool: Pool, words: Words) -> None:
     if pool.disruption.window != "always":
         raise errors.RefusedError(
             f"`window: {pool.disruption.window}` is not supported yet", place=place, hint="`always` is the one value"
+        )
+    if components.family(pool.os) in components.RPM_FAMILIES:
+        # The role of the driver stage knows apt: better said here than by half a playbook.
+        raise errors.RefusedError(
+            f"installing packages on {pool.os} is not supported yet",
+            place=place,
+            hint="`lockstep pin export dnf` writes what to install; audit, lock and verify work",
         )
 
 

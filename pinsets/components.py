@@ -13,8 +13,10 @@ from lockstep.base import documents, issues
 from lockstep.base.names import ComponentName
 from pinsets.model import Component, ComponentsFile
 
-__all__ = ["carriers", "family", "load", "patterns"]
+__all__ = ["RPM_FAMILIES", "carriers", "family", "load", "patterns"]
 
+RPM_FAMILIES: Final = frozenset({"rhel", "rocky", "almalinux", "centos", "amzn", "azurelinux", "fedora", "sles"})
+"""Families of OS names whose packages are RPMs; every other one is taken for Debian's."""
 _PLACEHOLDER = re.compile(r"\{(version|major|minor|cuda)\}")
 
 

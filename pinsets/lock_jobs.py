@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from lockstep.base import documents, errors, issues
 from pinsets import (
@@ -122,9 +122,10 @@ def run(wanted: Sequence[Target], found: Sources, catalogue: load.Catalogue) -> 
     for target in wanted:
         resolved = load.resolved(target.pinset, catalogue)
         family, architecture = components.family(target.os), target.os.rpartition("-")[2]
-        key = ("rpm" if family in _RPM else "apt", architecture)
+        rpms = family in components.RPM_FAMILIES
+        key = ("rpm" if rpms else "apt", architecture)
         if key not in opened:
-            opened[key] = _rpm(found.rpm, target.os) if family in _RPM else _apt(found.apt, target.os)
+            opened[key] = _rpm(found.rpm, target.os) if rpms else _apt(found.apt, target.os)
         place = documents.place(catalogue.pinsets / f"{target.pinset}.yaml")
         try:
             lock = opened[key].make(resolved.pinset, target.os, place)
@@ -137,10 +138,6 @@ def run(wanted: Sequence[Target], found: Sources, catalogue: load.Catalogue) -> 
     report.raise_if_errors("locks")
     for path, lock, notes in made:
         yield Made(path, lock, locking.write(lock, path), notes)
-
-
-_RPM: Final = frozenset({"rhel", "rocky", "almalinux", "centos", "amzn", "azurelinux", "fedora", "sles"})
-"""Families of OS names whose packages are RPMs; every other one is taken for Debian's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,12 @@ def test_the_budget_rounds_up_and_is_never_below_one() -> None:
     assert [quantities.Share(10.0, None).nodes_of(total) for total in (1, 5, 10, 11, 100)] == [1, 1, 1, 2, 10]
 
 
+def test_hosts_of_rpms_are_refused_before_anything_is_touched() -> None:
+    rocky = dataclasses.replace(pool(), os="rocky-9-amd64")
+    with pytest.raises(errors.RefusedError, match="installing packages on rocky-9-amd64"):
+        consent.check_policy(rocky, words.Words())
+
+
 def test_policy_and_words_add_up() -> None:
     said = words.parse(allow=["reboot", "reimage=n2"])
     given = pool(allow=["install"])
