@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from lab import control_plane_credentials as credentials
 from lab import control_plane_ports as ports
-from lab.control_plane_watch import ALIVE_LABEL
+from lab.liveness import ALIVE_LABEL
 from lockstep.base import programs
 
 __all__ = [

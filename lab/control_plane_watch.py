@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from lab import control_plane_processes as processes
+from lab.liveness import ALIVE_LABEL
 from lockstep.base import errors
 
-__all__ = ["ALIVE_LABEL", "Api", "main", "turn"]
+__all__ = ["Api", "main", "turn"]
 
-ALIVE_LABEL = "lab.lockstep.dev/alive"
-"""On Nodes whose lab node lives; kwok serves only Nodes that carry it with the value ``true``."""
 PERIOD_SECONDS = 1.0
 """Far below the Node lease: a lab node that reboots in two seconds never turns NotReady, as a real one."""
 ASK_SECONDS = 5.0

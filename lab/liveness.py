@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["alive", "folder", "marked"]
+__all__ = ["ALIVE_LABEL", "alive", "folder", "marked"]
+
+ALIVE_LABEL = "lab.lockstep.dev/alive"
+"""On Nodes whose lab node lives; kwok serves only Nodes that carry it with the value ``true``."""
 
 
 def folder(state: Path, name: str) -> Path:

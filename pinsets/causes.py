@@ -17,7 +17,7 @@ from pinsets.facts import Coordinate, Snapshot
 from pinsets.findings import COMMON_CAUSE, Comparison, Finding, Severity, by_severity
 
 if TYPE_CHECKING:
-    from pinsets.compare import Expectation
+    from pinsets.expectations import Expectation
 
 __all__ = ["common_cause", "seen", "withheld"]
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from lockstep.base import collection
 from lockstep.base.names import DomainName, NodeName
@@ -30,32 +28,13 @@ from pinsets import (
     waivers,
 )
 from pinsets.deviations import Deviation
+from pinsets.expectations import Expectation
 from pinsets.facts import NodeFacts, Snapshot
 from pinsets.findings import Comparison, Finding, NodeVerdict, Severity, Verdict, by_severity, worst
 from pinsets.majority import compare_without_fleet
 from pinsets.model import Lock
 
-if TYPE_CHECKING:
-    from inventory.model import Node, Sku
-
 __all__ = ["Expectation", "compare", "compare_without_fleet", "findings_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """What one node should be."""
-
-    node: Node
-    sku: Sku
-    lock: Lock | None
-    """The lock it must equal; None: only read, never in step."""
-    previous: Lock | None = None
-    """The lock it comes from while a roll-out runs: in step with that one is `pending-rollout`.
-    Leave it out to verify what an act brought about."""
-    waived_rules: Mapping[str, str] = field(default_factory=dict)
-    """Rules that the pinset waives → reason: their breaches are infos."""
-    sources: tuple[str, ...] | None = None
-    """Sources of the pool; pins that none of them reads are infos. None: every pin must be read."""
 
 
 @collection.paused()

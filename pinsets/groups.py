@@ -20,7 +20,7 @@ from pinsets.findings import Finding, Severity, Verdict
 from pinsets.model import Enforce, Lock, LockedPin, Scope
 
 if TYPE_CHECKING:
-    from pinsets.compare import Expectation
+    from pinsets.expectations import Expectation
 
 __all__ = ["Groups", "judge"]
 

@@ -19,7 +19,7 @@ from pinsets.rules import Breach, Context, Undecided
 
 if TYPE_CHECKING:
     from inventory.model import Sku
-    from pinsets.load import Resolved
+    from pinsets.resolved import Resolved
 
 __all__ = ["Linted", "Place", "by_rules", "report_on", "texts"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from lockstep.base import documents, errors, issues
 from lockstep.base.names import PoolName
 from pinsets import canonical, lint, lint_rules, wishes
 from pinsets.model import Lock, Pin, Pinset
+from pinsets.resolved import Origin, Resolved
 
 if TYPE_CHECKING:
     from inventory.model import Fleet
@@ -54,29 +55,6 @@ def default_catalogue(root: Path | None = None) -> Catalogue:
     """That of a checkout at ``root``; None: the one that ships with us."""
     folder = root / "pinsets" if root is not None and (root / "pinsets" / "catalog").is_dir() else _HERE
     return Catalogue(folder / "catalog", folder / "locks")
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The line that gave a value."""
-
-    path: str
-    line: int | None
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}" if self.line is not None else self.path
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """A pinset with what it inherits."""
-
-    pinset: Pinset
-    """Its pins and those of its bases, nearest first; `base` as written."""
-    origins: Mapping[str, Origin]
-    """Component → file and line of the pin that holds."""
-    chain: tuple[str, ...]
-    """The pinset, its base, that one's base …"""
 
 
 def pinset(name: str, catalogue: Catalogue | None = None) -> Pinset:
