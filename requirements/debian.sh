@@ -33,8 +33,11 @@ apt-get -q -y -o Dpkg::Use-Pty=0 --no-install-recommends install "${missing[@]}"
 
 # Nor may it start with the machine: who wanted such a server here had it before.
 declare -A services=(
+    [krb5-admin-server]=krb5-admin-server.service
+    [krb5-kdc]=krb5-kdc.service
     [openssh-server]="ssh.service ssh.socket"
     [munge]=munge.service
+    [postgresql]=postgresql.service
     [prometheus]=prometheus.service
     [slurm-wlm]="slurmctld.service slurmd.service"
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -14,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
 from lockstep.base import errors, journal, settings
+from tests.base import postgres
 
 
 @pytest.fixture
@@ -23,9 +24,21 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "state" / "journal.db"
 
 
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[postgres.Server]:
+    with postgres.serving(tmp_path_factory.mktemp("postgresql")) as server:
+        yield server
+
+
+@pytest.fixture(params=["file", "postgresql"])
+def anywhere(request: pytest.FixtureRequest, place: Path) -> Path | str:
+    """A journal that does not exist yet: a file, and a database of a real server."""
+    return place if request.param == "file" else request.getfixturevalue("postgresql").fresh()
+
+
 @pytest.fixture
-def book(place: Path) -> Iterator[journal.Journal]:
-    with journal.Journal(place, "lab") as opened:
+def book(anywhere: Path | str) -> Iterator[journal.Journal]:
+    with journal.Journal(anywhere, "lab") as opened:
         yield opened
 
 
@@ -53,10 +66,10 @@ def test_a_reader_leaves_no_file_behind(tmp_path: Path) -> None:
         assert again.generation("r1-u01") == 2
 
 
-def test_two_fleets_with_equal_node_names_do_not_see_each_other(place: Path, book: journal.Journal) -> None:
+def test_two_fleets_with_equal_node_names_do_not_see_each_other(anywhere: Path | str, book: journal.Journal) -> None:
     book.assign("gpu-001", "S1", "a" * 64, "j", None)
     book.leases.take(["gpu-001"], "bringup")
-    with journal.Journal(place, "other") as other:
+    with journal.Journal(anywhere, "other") as other:
         assert other.assignments() == {}
         assert other.leases.take(["gpu-001"], "bringup")["gpu-001"].token == 1
 
@@ -141,48 +154,58 @@ def test_the_token_grows_with_every_taker_and_a_late_holder_is_told(book: journa
 
 
 def test_an_unexpired_lease_from_another_host_refuses_and_an_expired_one_does_not(
-    place: Path, book: journal.Journal
+    anywhere: Path | str, book: journal.Journal
 ) -> None:
     lease = book.leases.take(["gpu-001"], "bringup", seconds=1000)["gpu-001"]
     _edit_owner(
-        place, {'"host": "': '"host": "elsewhere-', f'"boot_id": "{lease.owner.boot_id}"': '"boot_id": "other"'}
+        anywhere, {'"host": "': '"host": "elsewhere-', f'"boot_id": "{lease.owner.boot_id}"': '"boot_id": "other"'}
     )
     with pytest.raises(errors.BusyError, match="elsewhere"):
         book.leases.take(["gpu-001"], "mine")
-    with sqlite3.connect(place) as database:
-        database.execute("UPDATE leases SET expires = ?", (time.time() - 1,))
+    _sql(anywhere, "UPDATE leases SET expires = :then", then=time.time() - 1)
     assert book.leases.take(["gpu-001"], "mine")["gpu-001"].token == lease.token + 1
 
 
-def test_an_owner_from_before_a_reboot_of_this_host_is_dead(place: Path, book: journal.Journal) -> None:
+def test_an_owner_from_before_a_reboot_of_this_host_is_dead(anywhere: Path | str, book: journal.Journal) -> None:
     lease = book.leases.take(["gpu-001"], "bringup", seconds=1000)["gpu-001"]
     if not lease.owner.machine:
         pytest.skip("this host has no /etc/machine-id")
-    _edit_owner(place, {f'"boot_id": "{lease.owner.boot_id}"': '"boot_id": "an-earlier-boot"'})
+    _edit_owner(anywhere, {f'"boot_id": "{lease.owner.boot_id}"': '"boot_id": "an-earlier-boot"'})
     assert book.leases.take(["gpu-001"], "mine")["gpu-001"].token == lease.token + 1
 
 
-def _edit_owner(place: Path, changes: dict[str, str]) -> None:
-    with sqlite3.connect(place) as database:
-        (text,) = database.execute("SELECT owner FROM leases").fetchone()
-        for old, new in changes.items():
-            assert old in text
-            text = text.replace(old, new)
-        database.execute("UPDATE leases SET owner = ?", (text,))
+def _sql(place: Path | str, text: str, **values: object) -> object:
+    """One statement behind the journal's back; the first value of what it answers."""
+    engine = sqlalchemy.create_engine(f"sqlite:///{place}" if isinstance(place, Path) else place)
+    try:
+        with engine.begin() as connection:
+            result = connection.execute(sqlalchemy.text(text), values)
+            return result.scalar() if result.returns_rows else None
+    finally:
+        engine.dispose()
+
+
+def _edit_owner(place: Path | str, changes: dict[str, str]) -> None:
+    text = str(_sql(place, "SELECT owner FROM leases"))
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    _sql(place, "UPDATE leases SET owner = :owner", owner=text)
 
 
 _HOLDER = """
 import sys, time
 from pathlib import Path
 from lockstep.base import journal
-with journal.Journal(Path(sys.argv[1]), "lab") as book, book.leases.holding(["gpu-001"], "a run that dies"):
+place = sys.argv[1] if "://" in sys.argv[1] else Path(sys.argv[1])
+with journal.Journal(place, "lab") as book, book.leases.holding(["gpu-001"], "a run that dies"):
     print("holding", flush=True)
     time.sleep(60)
 """
 
 
-def test_a_killed_owner_on_this_host_is_replaced_at_once(place: Path, book: journal.Journal) -> None:
-    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, str(place)], stdout=subprocess.PIPE, text=True)
+def test_a_killed_owner_on_this_host_is_replaced_at_once(anywhere: Path | str, book: journal.Journal) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, str(anywhere)], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "holding\n"
@@ -198,22 +221,22 @@ def test_a_killed_owner_on_this_host_is_replaced_at_once(place: Path, book: jour
             holder.stdout.close()
 
 
-def _count_up(place: Path, times: int) -> None:
+def _count_up(place: Path | str, times: int) -> None:
     with journal.Journal(place, "lab") as book:
         for number in range(times):
             run = book.runs.begin("bringup", f"pool-{os.getpid()}")
             book.runs.start_stage(run, f"gpu-{number}", "S", 1, "driver", "a", None)
 
 
-def test_processes_that_open_and_write_a_new_journal_at_once_lose_nothing(place: Path) -> None:
+def test_processes_that_open_and_write_a_new_journal_at_once_lose_nothing(anywhere: Path | str) -> None:
     start = multiprocessing.get_context("spawn")
-    workers = [start.Process(target=_count_up, args=(place, 20)) for _ in range(3)]
+    workers = [start.Process(target=_count_up, args=(anywhere, 20)) for _ in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    with journal.Journal(place, "lab") as book:
+    with journal.Journal(anywhere, "lab") as book:
         attempts = book.runs.attempts()
     assert len(attempts) == 60
     assert len({attempt.run for attempt in attempts}) == 60
@@ -231,11 +254,10 @@ def test_leases_are_renewed_while_held_and_freed_at_the_end(book: journal.Journa
     assert book.leases.holder("gpu-001") is None
 
 
-def test_a_journal_of_a_newer_program_is_refused(place: Path, book: journal.Journal) -> None:
-    with sqlite3.connect(place) as database:
-        database.execute("UPDATE meta SET value = '999' WHERE name = 'schema'")
+def test_a_journal_of_a_newer_program_is_refused(anywhere: Path | str, book: journal.Journal) -> None:
+    _sql(anywhere, "UPDATE meta SET value = '999' WHERE name = 'schema'")
     with pytest.raises(errors.RefusedError, match="schema 999"):
-        journal.Journal(place, "lab")
+        journal.Journal(anywhere, "lab")
 
 
 def test_a_file_that_is_no_database_is_an_error_with_a_remedy(place: Path) -> None:
@@ -245,3 +267,24 @@ def test_a_file_that_is_no_database_is_an_error_with_a_remedy(place: Path) -> No
         journal.Journal(place, "lab")
     assert error.value.place == str(place)
     assert error.value.hint
+
+
+def test_a_database_that_cannot_be_reached_is_named_without_its_password(tmp_path: Path) -> None:
+    with pytest.raises(errors.EngineError) as error:
+        journal.Journal(f"postgresql://lockstep:{postgres.PASSWORD}@/journal?host={tmp_path}", "lab")
+    assert "postgresql://lockstep:***@" in str(error.value.place)
+    assert "LOCKSTEP_JOURNAL" in str(error.value.hint)
+    assert postgres.PASSWORD not in error.value.diagnostics()
+
+
+def test_a_wrong_password_is_told_and_not_shown(postgresql: postgres.Server) -> None:
+    with pytest.raises(errors.EngineError, match="password authentication failed") as error:
+        journal.Journal(postgresql.url("postgres", "another-secret"), "lab")
+    assert "another-secret" not in error.value.diagnostics()
+
+
+@pytest.mark.parametrize("url", ["ftp://somewhere/x", "postgresql+nothing://x/y", "://", "postgresql://x:notaport/y"])
+def test_a_text_that_is_no_database_url_is_bad_input(url: str) -> None:
+    with pytest.raises(errors.InputError) as error:
+        journal.Journal(url, "lab")
+    assert error.value.place == "LOCKSTEP_JOURNAL"

@@ -30,17 +30,31 @@ class Database:
     """One database, by path (SQLite) or URL; safe for several processes and threads."""
 
     def __init__(self, place: Path | str) -> None:
-        self.shown = str(place) if isinstance(place, Path) else sqlalchemy.make_url(place).render_as_string()
         if isinstance(place, Path):
             _private_file(place)
         self._sqlite = isinstance(place, Path) or place.startswith("sqlite")
-        url = f"sqlite:///{place}" if isinstance(place, Path) else place
+        options: dict[str, Any] = {"connect_args": {"timeout": BUSY_SECONDS}} if self._sqlite else {}
         try:
+            url = sqlalchemy.make_url(f"sqlite:///{place}" if isinstance(place, Path) else place)
             # No pool: a connection is a file, opening it is cheap, and nothing has to survive a fork.
-            options: dict[str, Any] = {"connect_args": {"timeout": BUSY_SECONDS}} if self._sqlite else {}
             self._engine = sqlalchemy.create_engine(url, poolclass=NullPool, **options)
-        except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:
-            raise errors.InputError(f"not a database URL: {error}", place="LOCKSTEP_JOURNAL") from error
+        except ModuleNotFoundError as error:
+            raise errors.InputError(
+                f"the database needs the Python package {error.name}, which is not installed",
+                place="LOCKSTEP_JOURNAL",
+                hint="for PostgreSQL install `lockstep-fleet[postgresql]`",
+            ) from error
+        except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
+            # The text itself stays unsaid: it may hold a password where none is looked for.
+            raise errors.InputError(
+                "not a database URL", place="LOCKSTEP_JOURNAL", hint="postgresql://USER:PASSWORD@HOST/DATABASE"
+            ) from error
+        self.shown = str(place) if isinstance(place, Path) else url.render_as_string()
+        self._remedy = (
+            "is the disk full, or the folder gone?"
+            if isinstance(place, Path)
+            else "does the server of LOCKSTEP_JOURNAL run, and may this user use the database?"
+        )
         if self._sqlite:
             event.listen(self._engine, "connect", _on_connect)
             event.listen(self._engine, "begin", _on_begin)
@@ -73,7 +87,7 @@ class Database:
         except exc.OperationalError as error:
             reason = str(error.orig).splitlines()[0] if error.orig else type(error).__name__
             raise errors.EngineError(
-                f"the journal cannot be used: {reason}", place=self.shown, hint="is the disk full, or the folder gone?"
+                f"the journal cannot be used: {reason}", place=self.shown, hint=self._remedy
             ) from error
         except exc.DatabaseError as error:
             reason = str(error.orig).splitlines()[0] if error.orig else type(error).__name__
