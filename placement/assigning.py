@@ -121,6 +121,10 @@ def _on_node(view: View, request: Request, member: Member, node: int, opened: Ma
     row = state.gpu[node]
     if occupancy.mig or opened.shape[1] > 1:
         row = np.where(opened[node] & (occupancy.slices[node] == 0), row, 0)
+    if view.board.demoted:
+        # A GPU with a failing link is the last that work on a single GPU gets.
+        sound = np.where(view.board.link[node], 0, row)
+        row = sound if (sound >= member.share).sum() >= member.gpus else row
     if member.share < WHOLE:
         gpu = int(np.where(row >= member.share, row, WHOLE + 1).argmin())
         return placed(request, member, node, (gpu,), 0)

@@ -29,7 +29,7 @@ def room(view: View, member: Member, passes: Mask) -> Ints:
         if need:
             fits = np.minimum(fits, free // need)
     if not member.gpus:
-        return np.where(passes.any(axis=1) | (view.topology.gpus == 0), fits, 0)
+        return np.where(passes.any(axis=1), fits, 0)
     if member.share == WHOLE and member.profile is None and passes.shape[1] == 1 and not view.occupancy.mig:
         return np.where(passes[:, 0], np.minimum(fits, state.whole // member.gpus), 0)
     gpu = np.where(passes, state.gpu, 0)

@@ -52,6 +52,7 @@ class Explanation:
     placed: tuple[tuple[int, str, tuple[int, ...]], ...]
     """(rank, node, GPUs)"""
     alarms: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -61,6 +62,7 @@ class Explanation:
             "job_digest": self.decision.digest,
             "preempt_advice": list(self.decision.preempt),
             "alarms": list(self.alarms),
+            "warnings": list(self.warnings),
             "candidates": [
                 {**dataclasses.asdict(scope.candidate), "verdict": scope.verdict, "reason": scope.reason}
                 for scope in self.scopes
@@ -84,7 +86,7 @@ def explain(planner: Planner, request: Request, now: float) -> Explanation:
     alarms = [f"{code} on {count} nodes within the hour" for code, count in view.board.alarms.items()]
     if view.fresh.breaker is not None:
         alarms.append(view.fresh.breaker)
-    return Explanation(request.name, decision, scopes, nodes, placed, tuple(alarms))
+    return Explanation(request.name, decision, scopes, nodes, placed, tuple(alarms), view.board.warnings())
 
 
 def _scope(candidate: Candidate, decision: Decision, shut: Counter[str] | None) -> Scope:

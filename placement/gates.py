@@ -236,15 +236,16 @@ class Gatekeeper:
         self.view = view
         self._samples = samples
         self._seen = -1
+        self._audits: Audits | None = None
 
     def refresh(self, now: float, *, force: bool = False) -> None:
         """Shut and open devices as of ``now``. Cheap when nothing changed and no samples are kept."""
         view = self.view
         if self._samples is not None:
             view.fresh = self._samples.fresh(now)
-        elif self._seen == view.board.version and not force:
+        elif self._seen == view.board.version and self._audits is view.audits and not force:
             return
-        self._seen = view.board.version
+        self._seen, self._audits = view.board.version, view.audits
         opened = np.ones(view.topology.numa.shape, dtype=bool)
         nodes = np.ones(len(view.topology.names), dtype=bool)
         nobody = Request("nobody", ())

@@ -147,7 +147,7 @@ def parse(data: Mapping[str, Any]) -> Request:
         models=_words(data, "models", name),
         need=_choice(Need, data.get("need", Need.ANY), "need", name),
         segment=_count(data.get("segment", 1), "segment", "nodes", name, least=1),
-        tenant=str(data.get("tenant", "")),
+        tenant=_word(data, "tenant", name),
         exclusive=_flag(data, "exclusive", name),
         performance=_choice(Performance, data.get("performance", _implied(listed)), "performance", name),
         security=_security(data.get("security", "container"), name),
@@ -176,11 +176,14 @@ def contradiction_of(request: Request) -> tuple[str, str] | None:
     if shared and whole:
         word = Performance.MIG if shared[0].profile else Performance.TIME_SLICING
         return f"performance {request.performance} excludes a part of a GPU", f"performance: {word}, or whole GPUs"
-    if any(member.profile for member in shared) != (request.performance is Performance.MIG):
+    mig_mode = request.performance is Performance.MIG
+    if any(bool(member.profile) is not mig_mode for member in shared) or (mig_mode and not shared):
         return "a MIG profile goes with performance mig and nothing else", "performance: mig with a profile"
     if shared and request.security >= Security.VM:
         # A partition is never a security boundary.
         return "a part of a GPU cannot be given to a VM as a boundary", "whole GPUs, or security: container"
+    if request.exclusive and not request.tenant:
+        return "exclusive keeps other tenants away, and no tenant is named", "tenant: NAME"
     if request.need is Need.SPREAD and request.segment > 1:
         return "spread puts every member in a domain of its own, a segment keeps them together", "segment: 1"
     return None
@@ -260,6 +263,13 @@ def _words(data: Mapping[str, Any], name: str, place: str) -> frozenset[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise errors.InputError(f"`{name}` is a list of words, got {value!r}", place=place)
     return frozenset(value)
+
+
+def _word(data: Mapping[str, Any], name: str, place: str) -> str:
+    value = data.get(name)
+    if value is not None and not isinstance(value, str):
+        raise errors.InputError(f"`{name}` is a word, got {value!r}", place=place)
+    return value or ""
 
 
 def _flag(data: Mapping[str, Any], name: str, place: str) -> bool:

@@ -36,6 +36,12 @@ def unit(request: Request) -> int:
     return request.size if request.need is Need.SAME_DOMAIN else min(request.segment, request.size)
 
 
+def _shape(request: Request) -> tuple[object, ...]:
+    """Everything that decides whether it fits: what did not fit once in an event is not tried again."""
+    isolation = (request.tenant, request.exclusive, request.performance, request.security, request.compute_domain)
+    return (request.members, request.need, request.segment, request.models, request.regions, *isolation)
+
+
 @dataclass(slots=True)
 class _Waiting:
     request: Request
@@ -81,7 +87,7 @@ class Line:
         for item in sorted(self.waiting, key=self._order)[:LOOK]:
             request = item.request
             mine = request.name if request.name in self.planner.view.keepers else ""
-            shape = (request.members, request.need, request.segment, request.models, request.tenant, mine)
+            shape = (_shape(request), mine)
             if shape in tried or self._hopeless(request, rooms):
                 continue
             decision = self._plan(request, now)

@@ -218,6 +218,8 @@ def _print(told: Explanation, top: int) -> None:
         console.print(table)
     for alarm in told.alarms:
         console.print(f"alarm: {alarm}")
+    for warning in told.warnings:
+        console.print(f"warning: {warning}")
     if told.decision.preempt:
         console.print(f"advice: these of lower priority would make room: {', '.join(told.decision.preempt)}")
 

@@ -26,7 +26,7 @@ class Event:
     code: str
     """``xid 79`` or ``dcgm NVLINK_DOWN``."""
     at: float
-    """Unix time in seconds, of the node."""
+    """Unix time in seconds, of the node; the intake puts its own where that cannot be."""
     recovery: str | None = None
     """The GPU's own recovery action, where it was read."""
 
@@ -51,6 +51,7 @@ class Board:
         self.version = 0
         self.alarms: dict[str, int] = {}
         """Code → nodes that reported it within the window when the alarm was raised."""
+        self._unknown: dict[str, set[int]] = {}
         self._causes: dict[tuple[int, int], tuple[Event, Meaning]] = {}
         self._recent: dict[str, dict[int, float]] = {}
 
@@ -67,15 +68,19 @@ class Board:
         if effect is Effect.NODE and event.code in self.alarms:
             effect = Effect.DEVICE
         if effect is Effect.NOTICE:
+            if meaning.unknown:
+                self._unknown.setdefault(event.code, set()).add(event.node)
             return meaning
         self.history[event.node] += 1
         whole = event.gpu < 0
         if effect is Effect.NODE or (whole and effect is Effect.DEVICE and event.code not in self.alarms):
             self.node_out[event.node] = True
             self._causes[event.node, -1] = (event, meaning)
-        elif not whole:
-            (self.link if effect is Effect.LINK else self.out)[event.node, event.gpu] = True
-            self._causes[event.node, event.gpu] = (event, meaning)
+        elif effect is Effect.LINK or not whole:
+            gpus = range(int(self._topology.gpus[event.node])) if whole else (event.gpu,)
+            for gpu in gpus:
+                (self.link if effect is Effect.LINK else self.out)[event.node, gpu] = True
+                self._causes[event.node, gpu] = (event, meaning)
         self._changed()
         return meaning
 
@@ -93,6 +98,13 @@ class Board:
                 alarm(event.code, len(seen))
         elif not raised:
             self.alarms.pop(event.code, None)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Codes that nobody could explain, for people: they shut nothing and must not go unseen."""
+        return tuple(
+            f"{code} is not in the policy and came without a recovery action; nodes that reported it: {len(nodes)}"
+            for code, nodes in sorted(self._unknown.items())
+        )
 
     def clear(self, node: int, gpu: int = -1) -> None:
         """The device was reset or exchanged; ``gpu`` -1: the node was restarted, all its devices are fit again."""

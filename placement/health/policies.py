@@ -57,6 +57,8 @@ class Meaning:
     effect: Effect
     reason: str
     remedy: str
+    unknown: bool = False
+    """Whether neither the policy nor the GPU says what it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class Policy:
         if known is not None:
             return known
         if recovery is None:
-            return Meaning(Effect.NOTICE, "not in the policy, and the GPU names no recovery action", "look at the node")
+            reason = "not in the policy, and the GPU names no recovery action"
+            return Meaning(Effect.NOTICE, reason, "look at the node", unknown=True)
         effect = self.recovery.get(recovery, Effect.DEVICE)
         return Meaning(effect, f"not in the policy; the GPU's recovery action is {recovery}", recovery)
 

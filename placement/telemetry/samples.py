@@ -107,6 +107,8 @@ class Samples:
         stale = has_gpus & ~good & warm
         reporting = int((has_gpus & warm).sum())
         breaker = None
+        if has_gpus.any() and not reporting:
+            breaker = f"no node has reported telemetry for {policy.warm_up:.0f} s yet, so none takes work"
         if reporting and stale.sum() > policy.breaker * reporting:
             breaker = f"telemetry of {int(stale.sum())} of {reporting} nodes is stale at once: look at the collector"
             good = known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ class Intake:
     board: Board
     clock: Callable[[], float] = time.time
     accepted: int = 0
+    restamped: int = 0
+    """Events that came with a time that cannot be and were taken with ours."""
     _nodes: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +58,7 @@ class Intake:
         for item in listed:
             self._sample(node, item, now)
         for item in events:
-            self._event(node, item)
+            self._event(node, item, now)
         dropped = self.samples.dropped.total() - before
         taken = len(listed) + len(events) - dropped
         self.accepted += taken
@@ -65,20 +68,23 @@ class Intake:
         if not _shaped(item, (int, str, (int, float), (int, float))):
             self.samples.drop(Dropped.NOT_A_NUMBER)
             return
-        gpu, name, value, at = item
+        gpu, name, value, at = item[0], item[1], _float(item[2]), _float(item[3])
         signal = Signal.named(name)
         if signal is None:
             self.samples.drop(Dropped.UNKNOWN_SIGNAL)
-        elif self.samples.push(node, gpu, signal, float(value), float(at), now) is None:
-            self.headroom.push(node, gpu, signal, float(value), now)
+        elif self.samples.push(node, gpu, signal, value, at, now) is None:
+            self.headroom.push(node, gpu, signal, value, now)
 
-    def _event(self, node: int, item: Any) -> None:
+    def _event(self, node: int, item: Any, now: float) -> None:
         if not _shaped(item, (int, str, (int, float), (str, type(None)))):
             self.samples.drop(Dropped.NOT_A_NUMBER)
             return
-        gpu, code, at, recovery = item
+        gpu, code, at, recovery = item[0], item[1], _float(item[2]), item[3]
+        if not (math.isfinite(at) and at <= now + self.samples.policy.skew):
+            # A fault stays a fault when its clock is wrong; taken as it stands the time would empty the alarm's window.
+            at, self.restamped = now, self.restamped + 1
         try:
-            self.board.report(Event(node, gpu, code, float(at), recovery))
+            self.board.report(Event(node, gpu, code, at, recovery))
         except IndexError:
             self.samples.drop(Dropped.UNKNOWN_DEVICE)
 
@@ -87,6 +93,8 @@ class Intake:
         lines = ["# TYPE lockstep_samples_accepted_total counter", f"lockstep_samples_accepted_total {self.accepted}"]
         lines.append("# TYPE lockstep_samples_dropped_total counter")
         lines += [f'lockstep_samples_dropped_total{{reason="{r}"}} {self.samples.dropped[r]}' for r in Dropped]
+        lines.append("# TYPE lockstep_events_restamped_total counter")
+        lines.append(f"lockstep_events_restamped_total {self.restamped}")
         return "\n".join(lines) + "\n"
 
 
@@ -96,6 +104,14 @@ def _shaped(item: Any, kinds: tuple[Any, ...]) -> bool:
         and len(item) == len(kinds)
         and all(isinstance(part, kind) and not isinstance(part, bool) for part, kind in zip(item, kinds, strict=True))
     )
+
+
+def _float(value: int | float) -> float:
+    """A whole number of hundreds of digits is no measurement: NaN, which is dropped."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("nan")
 
 
 def application(intake: Intake, token: str | None = None) -> applications.Starlette:

@@ -38,7 +38,7 @@ class Windows:
     def push(self, node: int, gpu: int, signal: Signal, used: float, now: float) -> None:
         """Count one sample; ``used`` is the fraction of the limit, clipped to the first and last bin."""
         self._turn(now)
-        column = min(max(int(used / WIDTH), 0), BINS - 1)
+        column = int(min(max(used / WIDTH, 0.0), BINS - 1.0))
         cell = self._counts[self._half % 2, node, gpu, signal]
         if cell[column] < np.iinfo(np.uint16).max:
             cell[column] += 1

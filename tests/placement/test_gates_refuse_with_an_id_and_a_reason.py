@@ -108,3 +108,48 @@ def test_a_node_serves_one_compute_domain(nvl72: Any) -> None:
     fleet.place(members=[{"gpus": 1}], compute_domain=True)
     assert _reasons(fleet, members=[{"gpus": 1}], compute_domain=True)["d0-n0"].startswith("compute-domain: ")
     assert fleet.place(name="two", members=[{"gpus": 1}]).placed
+
+
+def test_a_node_without_gpus_is_behind_the_same_gates(nvl72: Any) -> None:
+    def fleet() -> Any:
+        return nvl72(1, 3, gpus=0, numa=())
+
+    drifted, sick, abroad = fleet(), fleet(), nvl72(1, 2, gpus=0, numa=(), region="eu")
+    drifted.audit(d0_n0=(Verdict.DRIFTED, "lock-a"), d0_n2=(Verdict.DRIFTED, "lock-a"))
+    sick.board.report(Event(0, -1, "xid 54", 0.0))
+    sick.board.report(Event(1, -1, "xid 54", 0.0))
+    work = [{"gpus": 0, "cpu": 8}]
+    assert drifted.names(drifted.place(members=work)) == ["d0-n1"]
+    assert sick.names(sick.place(members=work)) == ["d0-n2"]
+    assert abroad.place(members=work, regions=["eu"]).placed
+    abroad.audit(d0_n0=(Verdict.DRIFTED, "lock-a"), d0_n1=(Verdict.DRIFTED, "lock-a"))
+    assert not abroad.place(name="two", members=work, regions=["eu"], now=10.0).placed, "a new audit is seen"
+
+
+def test_a_gpu_with_a_failing_link_is_the_last_that_single_gpu_work_gets(nvl72: Any) -> None:
+    fleet = nvl72(1, 1)
+    fleet.board.report(Event(0, 0, "xid 74", 0.0))
+    taken = [fleet.place(name=f"j{number}", members=[{"gpus": 1}]).members[0].gpus for number in range(4)]
+    assert taken[-1] == (0,)
+    shared = nvl72(1, 1)
+    shared.board.report(Event(0, 0, "xid 74", 0.0))
+    assert shared.place(members=[{"gpus": 1, "share": 0.5}]).members[0].gpus != (0,)
+
+
+def test_a_link_report_about_a_whole_node_counts_for_each_of_its_gpus(nvl72: Any) -> None:
+    fleet = nvl72(1, 2)
+    fleet.board.report(Event(0, -1, "dcgm NVLINK_DOWN", 0.0))
+    assert _reasons(fleet)["d0-n0"].startswith("health.link: gpu0 dcgm NVLINK_DOWN")
+    assert fleet.names(fleet.place(members=[{"gpus": 4}])) == ["d0-n1"]
+
+
+def test_a_code_that_nobody_explains_shuts_nothing_and_is_told(nvl72: Any) -> None:
+    fleet = nvl72(1, 2)
+    for node in (0, 1, 1):
+        fleet.board.report(Event(node, 0, "xid 9999", 0.0))
+    told = explain.explain(fleet.planner, requests.parse({"members": [{"gpus": 4}]}), 0.0)
+    assert told.decision.placed
+    assert told.warnings == (
+        "xid 9999 is not in the policy and came without a recovery action; nodes that reported it: 2",
+    )
+    assert told.to_json()["warnings"] == list(told.warnings)

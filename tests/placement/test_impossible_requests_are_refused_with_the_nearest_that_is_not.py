@@ -49,6 +49,13 @@ def test_this_fleet_can_never_serve_it(nvl72: Any, data: dict[str, Any], message
         ({"members": [{"gpus": 1, "share": 0.5}], "security": "vm"}, "as a boundary"),
         ({"members": [{"gpus": 1}], "performance": "mig"}, "a MIG profile goes with performance mig"),
         ({"members": [{"gpus": 1, "count": 4}], "need": "spread", "segment": 2}, "spread"),
+        ({"members": [{"gpus": 1}], "exclusive": True}, "exclusive keeps other tenants away, and no tenant is named"),
+        ({"members": [{"gpus": 1}], "exclusive": True, "tenant": None}, "no tenant is named"),
+        ({"members": [{"gpus": 1}], "tenant": ["a"]}, "`tenant` is a word, got ['a']"),
+        (
+            {"members": [{"gpus": 1, "profile": "3g"}, {"gpus": 1, "share": 0.5}]},
+            "a MIG profile goes with performance mig and nothing else",
+        ),
         ({"members": [{"gpus": 1}], "need": "near"}, "`need` is one of any, same-domain"),
         ({"members": [{"gpus": 1}], "colour": "red"}, "unknown field `colour`"),
         ({"members": []}, "`members` must list"),

@@ -72,6 +72,13 @@ def test_a_node_is_fresh_for_thirty_seconds_and_only_after_warming_up() -> None:
     assert not cold.fresh(50.0).nodes[0]
 
 
+def test_a_collector_that_is_dead_from_the_start_is_an_alarm_and_no_silent_refusal() -> None:
+    fresh = Samples(_fleet()).fresh(1000.0)
+    assert not fresh.nodes.any()
+    assert fresh.breaker == "no node has reported telemetry for 60 s yet, so none takes work"
+    assert _warm().fresh(100.0).breaker is None
+
+
 def test_one_silent_node_is_shut_and_raises_no_alarm() -> None:
     samples = _warm()
     for now in range(110, 200, 10):

@@ -83,6 +83,25 @@ def test_samples_and_events_arrive_and_bad_ones_are_counted(intake: tuple[server
     assert taken.headroom.of_gpus(now)[1, 0] < 0.1
 
 
+def test_numbers_beyond_all_measure_take_nothing_down(intake: tuple[server.Intake, str]) -> None:
+    taken, address = intake
+    now = time.time()
+    with _client(address) as client:
+        body = {"node": "n1", "samples": [[0, "hbm", 1e308, now], [0, "hbm", 10**400, now], [0, "power", 1.0, 10**400]]}
+        assert client.post("/v1/samples", json=body).json() == {"accepted": 1, "dropped": 2}
+    assert taken.headroom.of_gpus(now)[1, 0] == 0.0
+
+
+def test_a_fault_with_a_wrong_clock_is_taken_and_does_not_switch_the_alarm_off() -> None:
+    fleet = topology.build([topology.NodeSpec(f"n{number}", 1, 1, 2, "H100") for number in range(100)])
+    taken = server.Intake(fleet, Samples(fleet), headroom.Headroom(fleet), Board(fleet), clock=lambda: 1000.0)
+    for number, at in enumerate((1e12, float("nan"), float("-inf"), 1000.0, 1000.0, 1000.0)):
+        assert taken.take({"node": f"n{number}", "events": [[0, "xid 54", at, None]]}) == {"accepted": 1, "dropped": 0}
+    assert taken.board.alarms == {"xid 54": 5}
+    assert taken.restamped == 3
+    assert "lockstep_events_restamped_total 3" in taken.metrics()
+
+
 @pytest.mark.parametrize("body", ["", "[]", '{"node": 1}', '{"node": "n1", "samples": 3}', "{" * 5000])
 def test_a_body_of_another_shape_is_refused(intake: tuple[server.Intake, str], body: str) -> None:
     with _client(intake[1]) as client:

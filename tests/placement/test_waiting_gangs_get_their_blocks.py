@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from placement import explain, requests, waiting
+from placement import explain, requests, topology, waiting
+from tests.placement import conftest
 
 
 def _ask(name: str, count: int, **more: Any) -> requests.Request:
@@ -66,6 +68,21 @@ def test_what_keeping_may_cost_is_bounded(nvl72: Any) -> None:
     line.freed(10.0)
     assert line.add(_ask("late", 1), 10.0) is None
     assert _names(line.freed(1000.0)) == ["late"], "the budget is spent, so the node goes to who can use it"
+
+
+def test_who_may_stand_elsewhere_is_tried_although_its_like_did_not_fit() -> None:
+    specs = [
+        topology.NodeSpec(f"n{number}", 8000, 8000, 1, "A", domain=f"d{number}", region=region)
+        for number, region in enumerate(("eu", "us"))
+    ]
+    fleet = conftest.Fleet(specs)
+    line = waiting.Line(fleet.planner)
+    for name, region in (("a", "eu"), ("b", "us")):
+        request = requests.parse({"name": name, "members": [{"gpus": 1}], "regions": [region]})
+        assert line.add(request, 0.0) is not None
+        assert line.add(dataclasses.replace(request, name=f"{name}-next"), 1.0) is None
+    fleet.planner.release("b")
+    assert _names(line.freed(2.0)) == ["b-next"]
 
 
 def test_work_larger_than_what_is_free_costs_no_decision(nvl72: Any, monkeypatch: pytest.MonkeyPatch) -> None:
