@@ -184,6 +184,7 @@ def command(
         accept_new=accept_new_host_keys,
     )
     _check(words, fence=fence, watch=watch, sign=sign, cluster=bool(accept or kubeconfig))
+    options.writable(output, save)
     from lockstep.base import settings
 
     if sign is not None:

@@ -97,6 +97,7 @@ def merge(
     """
     options.one_of(format_, *audit_forms.FORMS)
     options.one_of(fail_on, "block", "warn", "info", option="--fail-on")
+    options.writable(output, save)
     from bringup import audit, baselines, reading, shards
     from lockstep.base import settings
     from pinsets import snapshots

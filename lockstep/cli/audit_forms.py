@@ -78,7 +78,8 @@ def show(found: Audit, code: ExitCode, form: str, output: Path | None) -> None:
         return
     text = _MAKERS[form](found, code)
     if output is None:
-        typer.echo(text, nl=False)
+        # Documents for machines are UTF-8 whatever the terminal's encoding is.
+        typer.echo(text.encode("utf-8"), nl=False)
         return
     from lockstep.base import replacing
 

@@ -21,6 +21,8 @@ __all__ = ["show"]
 
 _WIDTH_UNSEEN = 160
 """Columns when no terminal says how many it has: CI logs scroll."""
+_WIDTH_OF_FINDINGS = 120
+"""Seven columns in less than that would leave some with no room at all."""
 _NODES_SHOWN = 60
 """Characters of a folded node list in the table of findings."""
 
@@ -123,10 +125,13 @@ def _findings(console: Console, findings: Sequence[Finding]) -> None:
     if not findings:
         return
     console.print(_text("  findings", style="bold"))
+    if console.width < _WIDTH_OF_FINDINGS:
+        _under_each_other(console, findings)
+        return
     table = _table("severity", "coordinate", "nodes", "expected", "observed", "cause", "remedy")
     for places, finding in audit.rows(findings):
         table.add_row(
-            _text(_severity(finding), style="red" if finding.severity in _SERIOUS else "yellow"),
+            _text(_severity(finding), style=_weight(finding)),
             _text(places.replace(" ", "\n")),
             _text(_short(hostranges.fold(finding.nodes))),
             _text(finding.expected),
@@ -135,6 +140,19 @@ def _findings(console: Console, findings: Sequence[Finding]) -> None:
             _text(finding.remedy),
         )
     console.print(Padding(table, (0, 0, 0, 4)))
+
+
+def _under_each_other(console: Console, findings: Sequence[Finding]) -> None:
+    for places, finding in audit.rows(findings):
+        words = _text(_severity(finding).replace("\n", ", "), style=_weight(finding))
+        console.print(Padding(words.append(_text(f" {_short(hostranges.fold(finding.nodes))}")), (0, 0, 0, 4)))
+        console.print(Padding(_text(places), (0, 0, 0, 6)))
+        for word in ("expected", "observed", "cause", "remedy"):
+            console.print(Padding(_text(f"{word}: {getattr(finding, word)}"), (0, 0, 0, 6)))
+
+
+def _weight(finding: Finding) -> str:
+    return "red" if finding.severity in _SERIOUS else "yellow"
 
 
 def _severity(finding: Finding) -> str:

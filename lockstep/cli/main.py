@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
+import io
 import logging
 import os
 import sys
@@ -107,6 +109,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     A verb ends well by returning, and with another code by ``raise typer.Exit(code)``.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_streams()
     try:
         code = _call(words)
         sys.stdout.flush()
@@ -123,14 +126,45 @@ def run(argv: Sequence[str] | None = None) -> int:
         print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
         return int(errors.ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # The reader (head, less) left; a second error while Python flushes at its end would hide the exit code.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader (head, less) left.
+        _drop_output()
+        return int(errors.ExitCode.INTERNAL)
+    except OSError as error:
+        if error.errno not in _FULL:
+            return _fault()
+        _drop_output()
+        place = error.filename or "the output"
+        print(plaintext.visible(f"cannot write {place}: {error.strerror}; what was printed is cut"), file=sys.stderr)
         return int(errors.ExitCode.INTERNAL)
     except Exception:  # noqa: BLE001 - the last resort, told whole
-        # A fault of ours. Python would leave with 1, which says that drift was found.
-        _print_traceback()
-        print("internal error; please report it with the lines above", file=sys.stderr)
-        return int(errors.ExitCode.INTERNAL)
+        return _fault()
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _fault() -> int:
+    """A fault of ours. Python would leave with 1, which says that drift was found."""
+    _print_traceback()
+    print("internal error; please report it with the lines above", file=sys.stderr)
+    return int(errors.ExitCode.INTERNAL)
+
+
+def _open_streams() -> None:
+    """Something to print on, whoever started us: no stream at all is as /dev/null, and a terminal that lacks a
+    character shows its code in place of it."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors != "backslashreplace":
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """A second error while Python flushes at its end would hide the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_traceback() -> None:

@@ -15,6 +15,7 @@ __all__ = [
     "PoolOption",
     "StrictOption",
     "one_of",
+    "writable",
 ]
 
 FleetArgument = Annotated[
@@ -41,3 +42,12 @@ def one_of(value: str, *known: str, option: str = "--format") -> None:
     """Refuse a word that an option does not know. Raises typer's usage error (exit 2)."""
     if value not in known:
         raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}", param_hint=option)
+
+
+def writable(output: Path | None, save: Path | None) -> None:
+    """Files that can be written are found out before a thousand nodes are read. Raises `errors.InputError`."""
+    from lockstep.base import replacing
+
+    for option, path in (("--output", output), ("--save", save)):
+        if path is not None:
+            replacing.check(path, option)
