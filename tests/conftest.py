@@ -1,8 +1,7 @@
 """Tiers: which tests can run on this machine, and that those which must run did.
 
-A test marked `lab`, `cluster`, `engine`, `browser` or `registry` that cannot run here skips with its reason. With
-LOCKSTEP_REQUIRE_TIERS (CI: all five) such a skip is a failure, and so is a tier
-of which no test ran.
+A test marked `lab`, `cluster`, `engine`, `browser`, `registry` or `debian` that cannot run here skips with its reason.
+With LOCKSTEP_REQUIRE_TIERS (CI: all six) such a skip is a failure, and so is a tier of which no test ran.
 """
 
 from __future__ import annotations
@@ -100,6 +99,8 @@ def _obstacle(tier: str) -> str | None:
         "browser": lambda: None if _BROWSER else "no chromium-headless-shell (requirements/debian.txt)",
         # Only the installer's own error tells whether a registry is reached: these tests skip by themselves.
         "registry": lambda: None,
+        # Each looks for the programs that it starts.
+        "debian": lambda: None,
     }
     return checks[tier]()
 
@@ -110,7 +111,9 @@ def obstacle() -> Callable[[str], str | None]:
     return _obstacle
 
 
-TIERS = ("lab", "cluster", "engine", "browser", "registry")
+TIERS = ("lab", "cluster", "engine", "browser", "registry", "debian")
+LONG = tuple(tier for tier in TIERS if tier != "debian")
+"""Tiers whose tests take long; a Debian program answers at once."""
 REQUIRED = tuple(name for name in os.environ.get("LOCKSTEP_REQUIRE_TIERS", "").split(",") if name)
 _ran: set[str] = set()
 
@@ -129,7 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Slow tests run only when asked for by `-m`. Side by side the files that take longest begin first."""
     if hasattr(config, "workerinput"):
         # By file, and in a file as they stand: the tests of one lab go on where the one before stopped.
-        tiers = {item.path: sum(item.get_closest_marker(tier) is not None for tier in TIERS) for item in items}
+        tiers = {item.path: sum(item.get_closest_marker(tier) is not None for tier in LONG) for item in items}
         items.sort(key=lambda item: -tiers[item.path])
     if config.option.markexpr:
         return

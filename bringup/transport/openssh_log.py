@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bringup.transport import known_hosts
+from bringup.transport import known_hosts, methods
 from bringup.transport.base import Failure, FailureKind, Target, Trust
 from bringup.transport.sockets import Clock
 
@@ -21,6 +21,8 @@ _CONNECT = (
     ("Network is unreachable", FailureKind.NO_ROUTE),
     ("Connection timed out", FailureKind.NO_ROUTE),
 )
+_GSSAPI = re.compile(r"^debug1: (?:Unspecified GSS failure|No credentials were supplied).*\n+(?!debug)(.+)$", re.M)
+"""What Kerberos says stands on the line after GSSAPI's own words."""
 _AUTH = ("Permission denied", "Too many authentication failures", "No supported authentication methods")
 
 
@@ -58,6 +60,19 @@ class Log:
         return match[1].replace("-cert-v01@openssh.com", "").rstrip(",") if match else ""
 
     @property
+    def methods(self) -> tuple[str, ...]:
+        """How the server lets the user in, as it said last; a jump host's ssh says it in its complaint."""
+        found = re.findall(r"(?:can continue: |Permission denied \()([\w,@.-]+)", self.text + self.said)
+        return tuple(found[-1].split(",")) if found else ()
+
+    @property
+    def gssapi(self) -> str | None:
+        """Why GSSAPI gave no login, as Kerberos says; empty where it says nothing, None where it was not tried."""
+        if found := _GSSAPI.findall(self.text):
+            return str(found[-1]).strip()[:200]
+        return "" if "Next authentication method: gssapi" in self.text else None
+
+    @property
     def last(self) -> str:
         """The last complaint that is no debugging line."""
         # Before the server spoke, a program on the way (ProxyCommand) knows more than ssh.
@@ -85,8 +100,7 @@ def failure(log: Log, target: Target, clock: Clock, *, ended: bool) -> Failure:
             return Failure(FailureKind.NO_BANNER, reason)
         return Failure(FailureKind.HUNG, f"silent after its banner for {clock.login_limit:.0f} s")
     if any(word in log.text for word in _AUTH):
-        remedy = "check the user, the identity file, and authorized_keys on the node"
-        return Failure(FailureKind.AUTH, f"no key of {target.user} was accepted ({log.last})", remedy=remedy)
+        return _of_login(log, target)
     if log.connected and not log.spoke:
         return Failure(FailureKind.NO_BANNER, "TCP opened, but no SSH banner came: it closed the connection")
     if not log.connected:
@@ -94,6 +108,15 @@ def failure(log: Log, target: Target, clock: Clock, *, ended: bool) -> Failure:
             if word in log.text:
                 return Failure(kind, _connect_reason(kind, target, log))
     return Failure(FailureKind.CLOSED, log.last)
+
+
+def _of_login(log: Log, target: Target) -> Failure:
+    """Neither a key nor, where the server takes it, a Kerberos ticket opened it."""
+    ticket = methods.gssapi(log.methods)
+    what = "no key" if "publickey" in log.methods or not ticket else "no login"
+    told = f"GSSAPI: {log.gssapi or 'the ticket is not for this user'}; " if ticket and log.gssapi is not None else ""
+    remedy = methods.system_remedy(log.methods, tried=log.gssapi is not None)
+    return Failure(FailureKind.AUTH, f"{what} of {target.user} was accepted ({told}{log.last})", remedy=remedy)
 
 
 def _connect_reason(kind: FailureKind, target: Target, log: Log) -> str:
@@ -137,4 +160,5 @@ def _of_jump(log: Log, target: Target, clock: Clock, *, ended: bool) -> Failure:
     kind = next((kind for word, kind in words if word in both), None)
     lines = [line.strip() for line in log.said.splitlines() if line.strip() and not line.startswith("debug")]
     last = lines[-1][:200] if lines else log.last
-    return Failure(FailureKind.JUMP, f"{name}: {kind}: {last}" if kind else f"{name}: {last}")
+    remedy = methods.system_remedy(log.methods, tried=True) if kind is FailureKind.AUTH else ""
+    return Failure(FailureKind.JUMP, f"{name}: {kind}: {last}" if kind else f"{name}: {last}", remedy=remedy)

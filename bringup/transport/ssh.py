@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer, SSHException
 
-from bringup.transport import known_hosts, sockets, ssh_keys
+from bringup.transport import known_hosts, methods, sockets, ssh_keys
 from bringup.transport.base import Failure, FailureKind, Identity, Jump, Outcome, Patience, Target
 from bringup.transport.sockets import Clock, Failed
 from lockstep.base import limits
@@ -155,8 +155,7 @@ class Ssh:
             transport.auth_timeout = clock.login
             try:
                 transport.auth_publickey(target.user, key)
-            except paramiko.BadAuthenticationType as error:
-                problems.append(f"the server takes {', '.join(error.allowed_types)}")
+            except paramiko.BadAuthenticationType:
                 break
             except paramiko.AuthenticationException as error:
                 if clock.login <= 0.01:
@@ -169,9 +168,11 @@ class Ssh:
                 return
             problems.append("the server asks for more than a key")
             break
+        taken = _methods(transport, target.user)
+        problems += [f"the server takes {', '.join(taken)}"] if taken else []
         reason = f"no key of {target.user} was accepted ({tried} tried"
         reason += f"; {'; '.join(dict.fromkeys(problems))})" if problems else ")"
-        raise Failed(FailureKind.AUTH, reason, "check the user, the identity file, and authorized_keys on the node")
+        raise Failed(FailureKind.AUTH, reason, methods.own_remedy(taken))
 
     def _candidates(self, target: Target | Jump, problems: list[str]) -> Iterator[paramiko.PKey]:
         for identity in target.identities:
@@ -214,7 +215,7 @@ class _Relay:
         self._jumps = jumps
         self._lock = threading.Lock()
         self._transport: paramiko.Transport | None = None
-        self._failed: tuple[float, str] | None = None
+        self._failed: tuple[float, str, str] | None = None
 
     def channel(self, ssh: Ssh, target: Target, clock: Clock) -> paramiko.Channel:
         transport = self._ready(ssh, clock)
@@ -239,13 +240,13 @@ class _Relay:
             if self._transport is not None and self._transport.is_active():
                 return self._transport
             if self._failed is not None and time.monotonic() - self._failed[0] < _RELAY_FAILURE_SECONDS:
-                raise Failed(FailureKind.JUMP, self._failed[1])
+                raise Failed(FailureKind.JUMP, *self._failed[1:])
             try:
                 self._transport = self._connect(ssh, clock)
             except Failed as failed:
                 kind, reason, remedy = failed.failure
-                self._failed = (time.monotonic(), f"{self._name}: {kind}: {reason}")
-                raise Failed(FailureKind.JUMP, self._failed[1], remedy) from failed
+                self._failed = (time.monotonic(), f"{self._name}: {kind}: {reason}", remedy)
+                raise Failed(FailureKind.JUMP, *self._failed[1:]) from failed
             return self._transport
         finally:
             self._lock.release()
@@ -280,6 +281,17 @@ def _prefer(transport: paramiko.Transport, host_keys: Sequence[str]) -> None:
 def _first(wanted: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:
     front = [name for name in wanted if name in offered]
     return (*front, *(name for name in offered if name not in front))
+
+
+def _methods(transport: paramiko.Transport, user: str) -> Sequence[str]:
+    """How the server lets ``user`` in, asked by the method `none`; empty where it does not say."""
+    try:
+        transport.auth_none(user)
+    except paramiko.BadAuthenticationType as error:
+        return [str(method) for method in error.allowed_types if method]
+    except (SSHException, EOFError):
+        return ()
+    return ()
 
 
 def _silent(transport: paramiko.Transport, clock: Clock) -> Failed:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,14 +72,14 @@ class Sshd:
         return Jump(**(values | changes))  # type: ignore[arg-type]
 
 
-def make_keys(folder: Path) -> Keys:
-    """Fresh ed25519 keys."""
+def make_keys(folder: Path, *kind: str) -> Keys:
+    """Fresh keys, of one ``kind`` as ssh-keygen's -t names it (and further words of its own); ed25519 without."""
     program = shutil.which("ssh-keygen")
     if program is None:
         pytest.skip("ssh-keygen is not installed (openssh-client)")
     made = Keys(folder / "user", folder / "host", folder / "other")
     for path in (made.user, made.host, made.other):
-        subprocess.run([program, "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+        subprocess.run([program, "-q", "-t", *(kind or ("ed25519",)), "-N", "", "-f", str(path)], check=True)
     return made
 
 
@@ -95,8 +95,11 @@ DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 
 
 @contextlib.contextmanager
-def sshd(keys: Keys, folder: Path, *options: str) -> Iterator[Sshd]:
-    """An sshd of the calling user on 127.90.98.1 and .2; ``options`` are lines of its configuration."""
+def sshd(keys: Keys, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Sshd]:
+    """An sshd of the calling user on 127.90.98.1 and .2.
+
+    ``options`` are further lines of its configuration, ``environment`` is added to its own.
+    """
     program = shutil.which("sshd") or "/usr/sbin/sshd"
     if not Path(program).exists():
         pytest.skip("sshd is not installed (openssh-server)")
@@ -121,7 +124,11 @@ def sshd(keys: Keys, folder: Path, *options: str) -> Iterator[Sshd]:
     ]
     config.write_text("\n".join(lines) + "\n")
     log = folder / "log"
-    process = subprocess.Popen([*DIES_WITH_US, program, "-D", "-e", "-f", str(config)], stderr=log.open("wb"))
+    process = subprocess.Popen(
+        [*DIES_WITH_US, program, "-D", "-e", "-f", str(config)],
+        env={**os.environ, **(environment or {})},
+        stderr=log.open("wb"),
+    )
     try:
         _wait(process, port, log)
         yield Sshd(port, keys, process, log)

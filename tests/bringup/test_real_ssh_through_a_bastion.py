@@ -22,6 +22,8 @@ from bringup.transport.base import Failure, FailureKind, Outcome, Patience, Targ
 from lockstep.base.names import NodeName
 from tests.bringup import servers
 
+pytestmark = pytest.mark.debian
+
 NODE = NodeName("gpu-001")
 SCRIPT = "echo $SSH_CONNECTION\n"
 

@@ -18,6 +18,8 @@ from bringup.sources import prometheus
 from lockstep.base import errors
 from pinsets.facts import Snapshot
 
+pytestmark = pytest.mark.debian
+
 METRICS = b"""\
 node_uname_info{nodename="gpu-001",release="6.8.0-1039-nvidia-64k",machine="aarch64",sysname="Linux"} 1
 node_os_info{id="ubuntu",version_id="24.04",name="Ubuntu"} 1

@@ -15,6 +15,8 @@ import pytest
 from bringup.sources import slurm
 from lockstep.base import errors
 
+pytestmark = pytest.mark.debian
+
 CONF = """\
 ClusterName=lab
 MailProg=/bin/true
