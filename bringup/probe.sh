@@ -375,12 +375,14 @@ read_libraries() {
       esac
     done <"$file"
   done
-  found='' versions='' plugins='' nodes=''
+  found='' versions='' plugins='' nodes='' ucx=''
   printf '@paths\n'
   while [ -n "$first" ]; do
     folder=${first%%:*}
     first=${first#*:}
     case $folder in /*) ;; *) continue ;; esac
+    ucx="$ucx
+$folder"
     for file in "$folder"/lib*.so.[0-9]*; do
       case ${file##*/} in
         libnccl.so.2 | librccl.so.1 | libcuda.so.1 | libnvidia-ml.so.1 | libcudart.so.?? | libcudnn*.so.9) ;;
@@ -400,6 +402,8 @@ $file"
     file=${line##*=> }
     [ -n "$name" ] && [ -e "$file" ] || continue
     printf ' %s %s\n' "$name" "$file"
+    case $name in libucp.so*) ucx="$ucx
+${file%/*}" ;; esac
     found="$found
 $file"
   done <<LIST
@@ -408,12 +412,39 @@ LIST
   read_inside
 }
 
+# The modules by which UCX calls GDRCopy, in $ucx and HPC-X: which of its functions they bind tells how new it must be.
+read_ucx() {
+  printf '@ucx\n'
+  set +f
+  for file in /opt/hpcx*/ucx/lib; do
+    ucx="$ucx
+$file"
+  done
+  set -f
+  # shellcheck disable=SC2086 # one folder a line
+  set -- ${ucx#?} --
+  while [ "$1" != -- ]; do
+    file=$1/ucx/libuct_cuda_gdrcopy.so.0
+    shift
+    [ -e "$file" ] || continue
+    printf ' %s\n' "$file"
+    set -- "$@" "$file"
+  done
+  shift
+  [ $# -gt 0 ] || return 0
+  printf '@strings\n'
+  # Whole strings only: names of functions, and not the messages that mention them.
+  { grep -a -z -x -H -E 'gdr_[a-z0-9_]+' "$@" || [ $? -le 1 ] || grep -z -x -H -E 'gdr_[a-z0-9_]+' "$@"; } 2>/dev/null |
+    tr '\0' '\n'
+}
+
 # Second part of it: links followed, and what stands inside the files.
 read_inside() {
   [ -n "$found" ] || return 0
   IFS='
 '
   set -f
+  read_ucx
   # shellcheck disable=SC2086 # one path a line
   set -- ${found#?}
   printf '@real\n'
@@ -515,11 +546,11 @@ read_disks() {
   df -Pi "$@" 2>/dev/null
 }
 
-# Lines of the kernel log that tell of modules which do not fit each other.
+# Lines of the kernel log that tell of modules which do not fit each other; "#read" at the end when there was a log.
 read_log() {
-  as_root_or_not dmesg 2>/dev/null |
-    grep -E 'NVRM:.*(API mismatch|this kernel module has|client has the version)|disagrees about version of symbol|Unknown symbol' |
-    tail -n 40
+  { as_root_or_not dmesg 2>/dev/null && echo '#read'; } |
+    grep -E '^#read$|NVRM:.*(API mismatch|this kernel module has|client has the version)|disagrees about version of symbol|Unknown symbol' |
+    tail -n 41
 }
 
 rdma_there() {

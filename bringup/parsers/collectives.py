@@ -16,6 +16,7 @@ from pinsets.facts import ABSENT, Unreadable
 
 __all__ = [
     "integer",
+    "libfabric_node",
     "library",
     "nccl_record",
     "nccl_string",
@@ -152,6 +153,20 @@ def plugin_versions(libraries: Libraries | Unreadable) -> Mapping[str, str]:
             if match is not None:
                 found.setdefault(component, match[1])
     return found
+
+
+def libfabric_node(libraries: Libraries) -> str | None:
+    """Version node of libfabric that aws-ofi-nccl binds; empty without that plugin, None where it names no node."""
+    found: list[str] = []
+    there = False
+    for name in libraries.paths:
+        inside = loader.strings_of(libraries, libraries.first(name)) if _PLUGIN_NAME.fullmatch(name) else ()
+        if any(_SIGNATURES["aws-ofi-nccl"].search(text) for text in inside):
+            there = True
+            found += [node] if (node := loader.highest_node(inside, "FABRIC")) else []
+    if found:
+        return max(found, key=texts.version_key)
+    return None if there else ""
 
 
 def plugin_needs(libraries: Libraries | Unreadable) -> tuple[str, ...]:

@@ -4,7 +4,9 @@
      libnccl.so.2 /opt/old/lib/libnccl.so.2
     @real                the same paths with every link followed
      /opt/old/lib/libnccl.so.2 /opt/old/lib/libnccl.so.2.23.4
-    @strings             what `grep -ao` found inside them
+    @ucx                 UCX's modules for GDRCopy, wherever they lie
+     /usr/lib/x86_64-linux-gnu/ucx/libuct_cuda_gdrcopy.so.0
+    @strings             what `grep -ao` found inside them, of UCX's modules the names of GDRCopy's functions
      /opt/old/lib/libnccl.so.2.23.4:NCCL version 2.23.4+cuda12.6
 
 The first copy is the one that a program gets; all are listed, since another environment may order them otherwise.
@@ -38,6 +40,8 @@ class Libraries:
     """Real file → strings of interest inside it, in order."""
     header: str = ""
     """Lines of cudnn_version.h."""
+    gdrcopy_modules: tuple[str, ...] | None = None
+    """UCX's modules for GDRCopy; None: a reading that did not look for them."""
 
     def first(self, name: str) -> str | None:
         """Real file of the copy that a program gets; None without any."""
@@ -67,6 +71,7 @@ def read(record: Record | Unreadable) -> Libraries | Unreadable:
         dict(_pairs(parts, "real")),
         {path: tuple(found) for path, found in strings.items()},
         "\n".join(parts.get("cudnn", ())),
+        tuple(parts["ucx"]) if "ucx" in parts else None,
     )
 
 

@@ -126,8 +126,10 @@ def _log(parsed: Parsed) -> Iterator[tuple[str, str]]:
     pair = machine.api_mismatch(record.text)
     if pair is not None:
         yield "kernel.api-mismatch", " ".join(pair)
-    unfit = machine.symbol_mismatch(record.text.splitlines())
-    if unfit:
+    lines = record.text.splitlines()
+    unfit = machine.symbol_mismatch(lines)
+    # Without root a log may be closed to us: silence tells something only of one that was read.
+    if unfit or "#read" in lines:
         yield "kernel.mismatch", ",".join(unfit)
 
 

@@ -27,6 +27,7 @@ def items(parsed: Parsed) -> Iterator[Item]:
         ("nccl.plugins", collectives.plugins(libraries), "lib[nr]ccl-*.so"),
         ("cudnn", loader.by_file_name(libraries, "libcudnn.so.9"), "libcudnn.so.9"),
         ("cuda.runtime", _runtime(parsed), "libcudart.so"),
+        ("cuda.compat", _compat(parsed), "libcuda.so.1"),
         ("gdrcopy", loader.by_file_name(libraries, "libgdrapi.so.2"), "libgdrapi.so.2"),
         ("rdma-core", _rdma_core(parsed), "libibverbs.so.1"),
         ("ucx", communication.ucx(parsed.record("ucx")), "ucx_info -v"),
@@ -52,6 +53,14 @@ def _runtime(parsed: Parsed) -> Raw:
     names = [name for name in parsed.libraries.paths if name.startswith("libcudart.so.")]
     newest = max(names, key=texts.version_key, default=None)
     return loader.by_file_name(parsed.libraries, newest) if newest is not None else ABSENT
+
+
+def _compat(parsed: Parsed) -> Raw:
+    """The driver's library that a program gets, where it is one of forward compatibility: below ``compat``."""
+    if isinstance(parsed.libraries, Unreadable):
+        return parsed.libraries
+    path = parsed.libraries.first("libcuda.so.1")
+    return loader.by_file_name(parsed.libraries, "libcuda.so.1") if path and "/compat/" in path else ABSENT
 
 
 def _rdma_core(parsed: Parsed) -> Raw:
@@ -82,6 +91,17 @@ def _plugin(parsed: Parsed, component: str) -> Raw:
     return ABSENT
 
 
+def _bound(libraries: loader.Libraries) -> Iterator[tuple[str, str]]:
+    """The oldest libfabric and GDRCopy beside which the plugin and UCX can be loaded, by what they bind."""
+    node = collectives.libfabric_node(libraries)
+    release = communication.libfabric_of(node) if node else node
+    if release is not None:
+        yield "aws-ofi-nccl.libfabric", release
+    gdrcopy = communication.ucx_gdrcopy(libraries)
+    if gdrcopy is not None:
+        yield "ucx.gdrcopy", gdrcopy
+
+
 def attributes(parsed: Parsed) -> Iterator[tuple[str, str]]:
     """Files behind the facts, and the version nodes that plugins need."""
     libraries = parsed.libraries
@@ -98,14 +118,12 @@ def attributes(parsed: Parsed) -> Iterator[tuple[str, str]]:
     _, rccl = collectives.library(libraries, "librccl.so.1")
     if rccl:
         yield "rccl.file", rccl
-    versions = texts.distinct(loader.sublibraries(libraries, "libcudnn").values())
-    if versions:
-        yield "cudnn.libraries", versions
     if isinstance(libraries, Unreadable):
         return
-    needs = collectives.plugin_needs(libraries)
-    if needs:
-        yield "nccl.plugins.needs", ",".join(needs)
+    # Empty: looked for and not there.
+    yield "cudnn.libraries", texts.distinct(loader.sublibraries(libraries, "libcudnn").values())
+    yield "nccl.plugins.needs", ",".join(collectives.plugin_needs(libraries))
+    yield from _bound(libraries)
     for key, name, prefix in (
         ("libfabric.nodes", "libfabric.so.1", "FABRIC"),
         ("rdma-core.nodes", "libibverbs.so.1", "IBVERBS"),

@@ -159,9 +159,11 @@ def attributes(parsed: Parsed, slots: Slots) -> Iterator[tuple[str, str]]:
     toolkits = cuda.toolkits(parsed.files)
     if toolkits:
         yield "cuda.toolkits", ",".join(toolkits)
-    telemetry = packages.version_in_names(parsed.database, "datacenter-gpu-manager-4-cuda{version}")
-    if telemetry:
+    if isinstance(parsed.database, packages.Packages):
+        telemetry = packages.version_in_names(parsed.database, "datacenter-gpu-manager-4-cuda{version}")
         yield "dcgm.cuda", ",".join(telemetry)
+    if isinstance(parameters := nvidia.parameters(parsed.files), str):
+        yield "driver.params", parameters
     yield from _imex(parsed)
     yield from _running_daemons(parsed)
     if isinstance(parsed.seen, smi.Smi):
@@ -191,13 +193,12 @@ def _next_kernel(parsed: Parsed) -> Iterator[tuple[str, str]]:
             kernel, _, version = line.partition(" ")
             if kernel:
                 found[kernel] = version.strip()
-    yield from ((f"driver.for.{kernel}", version) for kernel, version in found.items())
     ondisk = modules.ondisk(parsed.built, "nvidia")
-    if isinstance(parsed.next_kernel, str):
-        if parsed.next_kernel in found:
-            yield "driver.next-kernel", found[parsed.next_kernel] or "absent"
-        elif parsed.next_kernel == parsed.kernel and not isinstance(ondisk, Unreadable):
-            yield "driver.next-kernel", str(ondisk)
+    if isinstance(parsed.kernel, str) and not isinstance(ondisk, Unreadable):
+        found[parsed.kernel] = ondisk if isinstance(ondisk, str) else ""
+    yield from ((f"driver.for.{kernel}", version) for kernel, version in found.items())
+    if isinstance(parsed.next_kernel, str) and parsed.next_kernel in found:
+        yield "driver.next-kernel", found[parsed.next_kernel] or "absent"
 
 
 def _imex(parsed: Parsed) -> Iterator[tuple[str, str]]:

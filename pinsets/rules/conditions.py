@@ -220,19 +220,24 @@ class Symbols:
         return f"{self.needed} offered by {' and '.join(str(one) for one in self.offered)}"
 
     def judge(self, world: World) -> Judged:
-        """Undecided for what cannot be read; a name that nobody offers is missing."""
+        """False where nobody offers a name; undecided where that may lie in what could not be read."""
         needed = self.needed.read(world)
+        if needed.missing is not None:
+            return undecided(needed)
         offers = [one.read(world) for one in self.offered]
-        if any(one.missing is not None for one in (needed, *offers)):
-            return undecided(needed, *offers)
         have: dict[str, ordering.Key] = {}
         for name, number in (pair for one in offers for pair in _symbols(one.value)):
             have[name] = max(number, have.get(name, number))
+        asked = _symbols(needed.value)
         lacking = [
             f"{name}_{'.'.join(map(str, number[0]))}"
-            for name, number in _symbols(needed.value)
+            for name, number in asked
             if name not in have or have[name] < number
         ]
+        too_old = any(name in have and have[name] < number for name, number in asked)
+        if lacking and not too_old and (open_ := undecided(*offers)).missing:
+            # A library offers names of its own only: it may be the one that was not read.
+            return open_
         observed = ", ".join(one.value for one in offers if one.value) or "nothing"
         return Judged(not lacking, (Evidence(needed.places, ", ".join(lacking) or str(needed), observed),))
 

@@ -1,23 +1,35 @@
-"""Real lab nodes, broken through the node: every kind of fault shows with node, coordinate, expected and observed."""
+"""A lab with every kind of `lab break` at once: one audit names each; mended, it is in step again.
+
+One lab, in this order: the tests before the breaks need every node in step.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import pytest
 
-from bringup import audit, reading
+from bringup import audit, reading, stored
 from bringup.transport.base import Patience
-from lab import faults, nodes, testing
+from lab import nodes, testing
+from lab.faults import Kind
 from lockstep.base.errors import ExitCode
-from pinsets.findings import Verdict
+from lockstep.base.names import NodeName
+from pinsets import snapshots
+from pinsets.facts import NodeFacts
 from tests.bringup import answers
+from tests.bringup.breaks import SHOWN
 
 pytestmark = pytest.mark.lab
 
+T = TypeVar("T")
 PATIENCE = Patience(connect_seconds=2, login_seconds=6, script_seconds=15, command_seconds=10, host_seconds=20)
 STEP_SECONDS = 120
 """Until a node that was rebooted or mended answers, on a machine busy with other tests."""
@@ -25,23 +37,31 @@ STEP_SECONDS = 120
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[testing.FreshLab]:
-    """Two nodes on which everything of the lock is installed and runs, without our own bring-up."""
+    """A node for each kind and one that stays whole, all with the lock installed and running, without our bring-up."""
     packages = [f"{package.name}={package.version}" for package in answers.lock().packages]
-    with testing.fresh_lab(tmp_path_factory.mktemp("lab"), nodes=2) as fresh:
-        for name in fresh.nodes:
+    with testing.fresh_lab(tmp_path_factory.mktemp("lab"), nodes=1 + len(Kind)) as fresh:
+
+        def prepare(name: str) -> None:
             fresh.run(name, "apt-get", "update", "-qq")
             fresh.run(name, "apt-get", "install", "-y", "-qq", "--allow-downgrades", *packages)
             fresh.run(name, "apt-mark", "hold", *(package.partition("=")[0] for package in packages))
             before = fresh.boot_id(name)
             fresh.run(name, "reboot", check=False)
-            _until(lambda name=name, before=before: fresh.alive(name) and fresh.boot_id(name) not in (None, before))
+            _until(lambda: fresh.alive(name) and fresh.boot_id(name) not in (None, before))
+
+        _on_each(prepare, fresh.nodes)
         _until(lambda: audit.exit_code(_audit(fresh)) is ExitCode.IN_STEP)
         yield fresh
 
 
-def _until(condition: object) -> None:
+def _on_each(what: Callable[[T], None], things: Iterable[T]) -> None:
+    with ThreadPoolExecutor(3) as crew:
+        list(crew.map(what, things))
+
+
+def _until(condition: Callable[[], bool]) -> None:
     limit = time.monotonic() + STEP_SECONDS
-    while not condition():  # type: ignore[operator]
+    while not condition():
         if time.monotonic() > limit:
             pytest.fail(f"not so after {STEP_SECONDS} s")
         time.sleep(0.5)
@@ -52,121 +72,18 @@ def _audit(lab: testing.FreshLab) -> audit.Audit:
     return audit.of_fleet(fleet, reading.read_fleet(fleet, lab.settings, patience=PATIENCE, store=False))
 
 
-def _deviations(found: audit.Audit, node: str) -> Mapping[str, tuple[str, str]]:
-    result = found.pools[0].comparison.nodes[node]  # type: ignore[index]
-    return {word: (observed, expected) for word, observed, expected in audit.deviations(result)}
+def test_every_kind_that_the_lab_can_break_has_its_words() -> None:
+    assert set(SHOWN) == set(Kind)
 
 
-@pytest.fixture
-def broken(lab: testing.FreshLab, request: pytest.FixtureRequest) -> Iterator[audit.Audit]:
-    """The audit while the second node has the fault that the test names; mended and in step again afterwards."""
-    node = lab.nodes[1]
-    lab.break_node(node, faults.Kind(request.param))
-    try:
-        yield _audit(lab)
-    finally:
-        lab.mend_node(node)
-        _until(lambda: audit.exit_code(_audit(lab)) is ExitCode.IN_STEP)
-
-
-def _second(lab: testing.FreshLab, found: audit.Audit) -> Verdict:
-    first, second = lab.nodes
-    nodes_ = found.pools[0].comparison.nodes
-    assert nodes_[first].verdict is Verdict.ADMIT, "the other node is not touched by it"  # type: ignore[index]
-    return nodes_[second].verdict  # type: ignore[index]
-
-
-@pytest.mark.parametrize("broken", ["other-version"], indirect=True)
-def test_another_version_is_named_with_what_was_expected(lab: testing.FreshLab, broken: audit.Audit) -> None:
-    assert _second(lab, broken) is Verdict.DRIFTED
-    observed, expected = _deviations(broken, lab.nodes[1])["nccl@library"]
-    assert expected == answers.lock_version("nccl")
-    assert not observed.startswith(expected)
-    assert audit.exit_code(broken) is ExitCode.DRIFT
-
-
-@pytest.mark.parametrize("broken", ["upgraded-not-rebooted"], indirect=True)
-def test_an_upgrade_without_a_reboot_shows_as_disk_against_running(lab: testing.FreshLab, broken: audit.Audit) -> None:
-    found = _deviations(broken, lab.nodes[1])
-    assert "driver@ondisk" in found
-    assert "driver@running" not in found
-    assert audit.exit_code(broken) is ExitCode.DRIFT
-
-
-@pytest.mark.parametrize("broken", ["gpu-firmware"], indirect=True)
-def test_the_firmware_of_one_gpu_is_named_by_its_slot(lab: testing.FreshLab, broken: audit.Audit) -> None:
-    assert _second(lab, broken) is Verdict.DRIFTED
-    (word,) = _deviations(broken, lab.nodes[1])
-    assert word.startswith("firmware.gpu[gpu")
-
-
-@pytest.mark.parametrize("broken", ["gpu-lost"], indirect=True)
-def test_a_gpu_that_fell_off_the_bus_is_missing_in_its_slot(lab: testing.FreshLab, broken: audit.Audit) -> None:
-    assert audit.exit_code(broken) is ExitCode.DRIFT
-    found = _deviations(broken, lab.nodes[1])
-    assert any(word.startswith("gpu[gpu") and "missing" in observed for word, (observed, _) in found.items())
-
-
-@pytest.mark.parametrize(
-    ("broken", "reason"),
-    [("sshd-hung", "no banner"), ("node-dead", "refused"), ("host-key", "host key changed")],
-    indirect=["broken"],
-)
-def test_a_node_that_cannot_be_read_is_unreachable_with_its_reason(
-    lab: testing.FreshLab, broken: audit.Audit, reason: str
-) -> None:
-    assert _second(lab, broken) is Verdict.UNREACHABLE
-    observed, _ = _deviations(broken, lab.nodes[1])["unreachable"]
-    assert observed.startswith(reason)
-    assert audit.exit_code(broken) is ExitCode.NOT_MEASURED
-
-
-@pytest.mark.parametrize("broken", ["nccl-shadowed"], indirect=True)
-def test_another_nccl_before_the_package_s_drifts_as_library_and_not_as_package(
-    lab: testing.FreshLab, broken: audit.Audit
-) -> None:
-    assert _second(lab, broken) is Verdict.DRIFTED
-    found = _deviations(broken, lab.nodes[1])
-    assert "nccl@library" in found
-    assert "nccl@package" not in found
-    attributes = broken.pools[0].facts[lab.nodes[1]].attributes  # type: ignore[index]
-    assert attributes["nccl.file"].startswith("/usr/local/lib/")
-
-
-@pytest.mark.parametrize("broken", ["hold-removed"], indirect=True)
-def test_a_package_that_is_no_longer_held_drifts_at_its_package(lab: testing.FreshLab, broken: audit.Audit) -> None:
-    assert _second(lab, broken) is Verdict.DRIFTED
-    attributes = broken.pools[0].facts[lab.nodes[1]].attributes  # type: ignore[index]
-    assert attributes["hold.nccl"] == "no"
-    observed, expected = _deviations(broken, lab.nodes[1])["nccl@package"]
-    assert "held" in expected
-    assert "not held" in observed
-
-
-@pytest.mark.parametrize("broken", ["disk-full"], indirect=True)
-def test_a_full_disk_blocks_the_node_and_is_named(lab: testing.FreshLab, broken: audit.Audit) -> None:
-    attributes = broken.pools[0].facts[lab.nodes[1]].attributes  # type: ignore[index]
-    assert int(attributes["disk./tmp.used"]) >= 98
-    assert _second(lab, broken) is not Verdict.ADMIT
-    assert any("/tmp" in observed for observed, _ in _deviations(broken, lab.nodes[1]).values())
-
-
-@pytest.mark.parametrize("broken", ["smi-hangs"], indirect=True)
-def test_an_nvidia_smi_that_hangs_makes_the_node_unreadable_and_all_else_is_read(
-    lab: testing.FreshLab, broken: audit.Audit
-) -> None:
-    assert _second(lab, broken) is Verdict.UNREADABLE
-    facts = broken.pools[0].facts[lab.nodes[1]]  # type: ignore[index]
-    told = {str(coordinate): str(fact.observation) for coordinate, fact in facts.facts.items()}
-    assert "no answer in 10 s" in told["firmware.gpu[gpu0]@running"]
-    assert told["driver@running"] == answers.lock_version("driver")
-    assert audit.exit_code(broken) is ExitCode.NOT_MEASURED
+def test_two_readings_after_one_another_agree(lab: testing.FreshLab) -> None:
+    first, second = _audit(lab), _audit(lab)
+    assert first.pools[0].comparison == second.pools[0].comparison
 
 
 def test_nothing_is_left_on_the_node_and_serial_boot_and_holders_are_read(lab: testing.FreshLab) -> None:
-    node = lab.nodes[0]
-    found = _audit(lab)
-    facts = found.pools[0].facts[node]  # type: ignore[index]
+    node = NodeName(lab.nodes[0])
+    facts = _audit(lab).pools[0].facts[node]
     assert facts.boot_id == lab.boot_id(node)
     assert facts.serial
     assert facts.busy == ()
@@ -174,7 +91,7 @@ def test_nothing_is_left_on_the_node_and_serial_boot_and_holders_are_read(lab: t
     assert lab.run(node, "ls", "-A", "/dev/shm").stdout == ""
     holder = subprocess.Popen(nodes.enter(lab.state, node, ["sh", "-c", "exec 3</dev/nvidia0; sleep 300"]))
     try:
-        _until(lambda: (_audit(lab).pools[0].facts[node].busy or ()) != ())  # type: ignore[index]
+        _until(lambda: (_audit(lab).pools[0].facts[node].busy or ()) != ())
     finally:
         lab.run(
             node,
@@ -186,12 +103,104 @@ def test_nothing_is_left_on_the_node_and_serial_boot_and_holders_are_read(lab: t
         holder.wait()
 
 
-def test_two_readings_after_one_another_agree(lab: testing.FreshLab) -> None:
-    first, second = _audit(lab), _audit(lab)
-    assert first.pools[0].comparison == second.pools[0].comparison
+@dataclass(frozen=True)
+class Broken:
+    """The lab with every kind at once, as one run of the command shows it."""
+
+    lab: testing.FreshLab
+    code: int
+    pool: Mapping[str, Any]
+    facts: Mapping[NodeName, NodeFacts]
+    """As the command stored them."""
+
+    def node(self, kind: Kind) -> str:
+        """The one that is broken so; the first node stays whole."""
+        return _victims(self.lab)[kind]
+
+    def verdict(self, name: str) -> str:
+        """Of a node."""
+        found: str = next(node["verdict"] for node in self.pool["nodes"] if node["name"] == name)
+        return found
+
+    def findings(self, name: str) -> list[dict[str, Any]]:
+        """Those that name a node."""
+        return [finding for finding in self.pool["findings"] if name in finding["nodes"]]
+
+    def read(self, kind: Kind) -> NodeFacts:
+        """What was read of that node."""
+        return self.facts[NodeName(self.node(kind))]
 
 
-def test_the_lab_is_read_by_the_command_too(lab: testing.FreshLab, tmp_path: Path) -> None:
+def _victims(lab: testing.FreshLab) -> dict[Kind, str]:
+    return dict(zip(Kind, lab.nodes[1:], strict=True))
+
+
+@pytest.fixture(scope="module")
+def broken(lab: testing.FreshLab) -> Broken:
+    """Everything is broken, then `lockstep audit` runs once."""
+
+    def hit(pair: tuple[Kind, str]) -> None:
+        kind, name = pair
+        lab.break_node(name, kind, **SHOWN[kind].options)
+
+    _on_each(hit, _victims(lab).items())
+    # Half of the usual patience: a node that says nothing is asked twice.
+    done = lab.lockstep("audit", str(lab.fleet_file), "--timeout", "16", "--format", "json")
+    assert done.stdout, done.stderr
+    (pool,) = json.loads(done.stdout)["pools"]
+    kept = stored.latest(lab.settings, lab.fleet().name)
+    assert kept is not None
+    return Broken(lab, done.returncode, pool, snapshots.read(kept).nodes)
+
+
+def test_one_audit_of_a_lab_broken_in_every_way_names_no_node_that_is_whole(broken: Broken) -> None:
+    assert broken.code == ExitCode.DRIFT
+    whole = broken.lab.nodes[0]
+    assert broken.verdict(whole) == "admit"
+    assert [finding for finding in broken.findings(whole) if finding["severity"] != "info"] == []
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_it_names_each_kind_by_node_verdict_finding_observed_and_expected(broken: Broken, kind: Kind) -> None:
+    shown, name = SHOWN[kind], broken.node(kind)
+    assert broken.verdict(name) == shown.verdict
+    found = [
+        finding
+        for finding in broken.findings(name)
+        if finding["id"] == shown.id
+        and re.fullmatch(shown.word, finding["coordinate"] or finding["id"])
+        and re.search(shown.observed, finding["observed"])
+        and (shown.expected is None or re.search(shown.expected, finding["expected"]))
+    ]
+    assert len(found) == 1, broken.findings(name)
+    assert found[0]["nodes"] == [name]
+    assert found[0]["remedy"]
+
+
+def test_what_lies_beside_each_fault_is_read_all_the_same(broken: Broken) -> None:
+    def told(kind: Kind) -> dict[str, str]:
+        return {str(place): str(fact.observation) for place, fact in broken.read(kind).facts.items()}
+
+    def coordinates(kind: Kind) -> set[str]:
+        return {finding["coordinate"] for finding in broken.findings(broken.node(kind))}
+
+    assert "driver@running" not in coordinates(Kind.UPGRADED_NOT_REBOOTED), "only what is on disk is another one"
+    assert "nccl@package" not in coordinates(Kind.NCCL_SHADOWED), "the package is the right one"
+    assert broken.read(Kind.NCCL_SHADOWED).attributes["nccl.file"].startswith("/usr/local/lib/")
+    assert broken.read(Kind.HOLD_REMOVED).attributes["hold.nccl"] == "no"
+    assert int(broken.read(Kind.DISK_FULL).attributes["disk./tmp.used"]) >= 98
+    assert told(Kind.SMI_HANGS)["driver@running"] == answers.lock_version("driver")
+    assert [word for word in coordinates(Kind.GPU_FIRMWARE) if word and "gpu" in word] == [
+        "firmware.gpu[gpu1]@running"
+    ], "the other three are as they should be"
+
+
+def test_mended_all_at_once_the_lab_is_in_step_again(broken: Broken) -> None:
+    lab = broken.lab
+    mended = lab.lockstep("lab", "mend", "--all")
+    assert mended.returncode == 0, mended.stdout + mended.stderr
+    assert {line.partition(":")[0] for line in mended.stdout.splitlines()} == set(_victims(lab).values())
+    _until(lambda: audit.exit_code(_audit(lab)) is ExitCode.IN_STEP)
     done = lab.lockstep("audit", str(lab.fleet_file))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 nodes: 2 admit" in done.stdout
+    assert f"{len(lab.nodes)} nodes: {len(lab.nodes)} admit" in done.stdout

@@ -108,6 +108,7 @@ def _module_ondisk(case: Case) -> object:
 def _libraries(case: Case) -> object:
     found = loader.read(_record(case))
     version, file = collectives.library(found, "libnccl.so.2")
+    node = "" if isinstance(found, Unreadable) else collectives.libfabric_node(found)
     return {
         "nccl": version,
         "file": file,
@@ -116,6 +117,8 @@ def _libraries(case: Case) -> object:
         "cudnn": sorted(set(loader.sublibraries(found, "libcudnn").values())),
         "plugins": collectives.plugins(found),
         "plugin-versions": collectives.plugin_versions(found),
+        "libfabric": communication.libfabric_of(node) if node else node,
+        "gdrcopy": None if isinstance(found, Unreadable) else communication.ucx_gdrcopy(found),
         "efa-node": loader.highest_node(loader.strings_of(found, "/usr/lib64/libefa.so.1.3.50.0"), "EFA"),
     }
 

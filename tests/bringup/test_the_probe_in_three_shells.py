@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -15,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from bringup import probe
-from bringup.parsers import collectives, loader, records
+from bringup.parsers import collectives, communication, loader, records
 from bringup.transport.base import Patience
 from pinsets import components
+from pinsets.facts import Unreadable
 
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "posix-bash": ["bash", "--posix"], "busybox": ["busybox", "ash"]}
 SHM = Path("/dev/shm")
@@ -97,6 +99,42 @@ def test_a_command_that_ignores_term_and_holds_its_pipe_is_abandoned(
     assert "no answer" in str(answer.records["toolkit"].unreadable)
     assert answer.records["smi"].rc == 127
     assert time.monotonic() - started < 9
+
+
+def test_an_answer_is_written_in_few_pieces(shell: list[str], tools: Path) -> None:
+    """Each write becomes a packet: what a socket of datagrams receives is one write of the shell."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        environ = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        script = probe.script(components.load()).encode()
+        subprocess.run([*shell, "-s"], input=script, stdout=theirs, env=environ, timeout=60, check=True)
+        theirs.close()
+        pieces = list(iter(lambda: ours.recv(1 << 20), b""))
+    assert records.read(b"".join(pieces)).complete
+    # busybox writes a kilobyte at a time; a slow machine lets a second or two go by.
+    assert len(pieces) < 15
+
+
+def test_what_was_read_is_sent_while_a_later_command_hangs(shell: list[str], tools: Path, tmp_path: Path) -> None:
+    _program(tools, "nvidia-ctk", f"trap '' TERM; echo $$ >{tmp_path}/ctk.running; while :; do sleep 1; done")
+    script = probe.script(components.load(), Patience(command_seconds=50, script_seconds=50)).encode()
+    environ = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    with subprocess.Popen([*shell, "-s"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(script)
+        process.stdin.close()
+        said = b""
+        while b'"id":"libfabric"' not in said:
+            line = process.stdout.readline()
+            assert line, "ended before it said what it had read"
+            said += line
+        assert process.poll() is None
+        process.kill()
+        answer = records.read(said)
+    assert not answer.complete
+    assert answer.records["kernel"].text.split()[0] == os.uname().release
+    assert "toolkit" not in answer.records
 
 
 def test_what_the_time_does_not_allow_is_said_and_not_started(shell: list[str], tools: Path, tmp_path: Path) -> None:
@@ -203,6 +241,26 @@ def test_libraries_come_in_the_loader_s_order_with_what_is_inside(
     assert collectives.plugins(found) == "libnccl-net.so:net-v10"
     assert collectives.plugin_versions(found) == {"aws-ofi-nccl": "1.17.2"}
     assert collectives.plugin_needs(found) == ("FABRIC_1.7",)
+    assert not isinstance(found, Unreadable)
+    assert found.gdrcopy_modules == (), "looked for, and there is none"
+
+
+def test_ucx_s_module_for_gdrcopy_is_asked_which_functions_it_binds(
+    shell: list[str], tools: Path, tmp_path: Path
+) -> None:
+    """The names stand for themselves among the module's strings; a message may hold others."""
+    names = b"\0gdr_open\0gdr_get_info_v2\0uct_gdr_copy_md_open\0needs gdr_pin_buffer_v2\0\n\xff\0gdr_map\0"
+    ucx = tmp_path / "u c x"
+    _library(ucx, "libnccl.so.2.28.9", "libnccl.so.2", b"\0NCCL version 2.28.9+cuda13.0\0")
+    _library(ucx / "ucx", "libuct_cuda_gdrcopy.so.0.0.0", "libuct_cuda_gdrcopy.so.0", names)
+    environ = {"PATH": f"{tools}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(ucx)}
+    script = probe.script(components.load()).encode()
+    done = subprocess.run([*shell, "-s"], input=script, capture_output=True, env=environ, timeout=60)
+    found = loader.read(records.read(done.stdout).get("libraries"))
+    assert not isinstance(found, Unreadable)
+    assert found.gdrcopy_modules == (f"{ucx}/ucx/libuct_cuda_gdrcopy.so.0",)
+    assert loader.strings_of(found, found.gdrcopy_modules[0]) == ("gdr_open", "gdr_get_info_v2", "gdr_map")
+    assert communication.ucx_gdrcopy(found) == "2.4"
 
 
 def test_a_script_that_was_cut_does_nothing(shell: list[str], tools: Path, tmp_path: Path) -> None:
@@ -287,10 +345,11 @@ def test_every_carrier_of_the_registry_is_asked_for() -> None:
     assert all("{" not in name and "'" not in name for name in names)
 
 
+@pytest.mark.debian
 @pytest.mark.parametrize("deep", [False, True])
 def test_the_script_passes_shellcheck(deep: bool) -> None:
     if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck is not installed")
+        pytest.skip("shellcheck is not installed (requirements/debian.txt)")
     # `test -O` and `ulimit -c` are not of POSIX, but of dash, bash and busybox, in which the script runs above.
     text = "#!/bin/sh\n" + probe.script(components.load(), deep=deep)
     words = ["shellcheck", "-s", "sh", "-e", "SC3045,SC3067", "-"]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lab.faults import Kind
+from tests.bringup.breaks import SHOWN
+
 DEFAULT = "main"
 """The pool whose policy allows every disruption but firmware and a new image."""
 QUIET = "quiet"
@@ -26,18 +29,25 @@ class Case:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+def _case(pool: str, at: int, kind: Kind) -> Case:
+    shown = SHOWN[kind]
+    return Case(pool, at, shown.verdict, shown.word, shown.observed, shown.expected, shown.options)
+
+
 CASES = {
-    "other-version": Case(DEFAULT, 0, "drifted", r"nccl@library", r"2\.30\.7", r"2\.28\.9"),
-    "upgraded-not-rebooted": Case(DEFAULT, 1, "drifted", r"driver@ondisk", r"580\.126\.20", r"580\.105\.08"),
-    "gpu-firmware": Case(
-        DEFAULT, 2, "drifted", r"firmware\.gpu\[gpu1\]@running", r"97\.\S+6A", r"97\.\S+69", {"slot": "gpu1"}
-    ),
-    "gpu-lost": Case(DEFAULT, 3, "drifted", r"gpu\[gpu2\]@running", "missing", "present", {"slot": "gpu2"}),
-    "sshd-hung": Case(DEFAULT, 4, "unreachable", "unreachable", "no banner: TCP opened", None),
-    "node-dead": Case(DEFAULT, 5, "unreachable", "unreachable", "refused: nothing listens", None),
-    "host-key": Case(QUIET, 0, "unreachable", "unreachable", r"host key changed: \S+ .* offers ssh-ed25519", None),
-    "smi-hangs": Case(QUIET, 1, "unreadable", r"firmware\.gpu\[gpu0\]@running", r"no answer in \d+ s", r"97\.\S+69"),
+    kind.value: _case(pool, at, kind)
+    for kind, pool, at in (
+        (Kind.OTHER_VERSION, DEFAULT, 0),
+        (Kind.UPGRADED_NOT_REBOOTED, DEFAULT, 1),
+        (Kind.GPU_FIRMWARE, DEFAULT, 2),
+        (Kind.GPU_LOST, DEFAULT, 3),
+        (Kind.SSHD_HUNG, DEFAULT, 4),
+        (Kind.NODE_DEAD, DEFAULT, 5),
+        (Kind.HOST_KEY, QUIET, 0),
+        (Kind.SMI_HANGS, QUIET, 1),
+    )
 }
+"""Those that fit on the nodes of the walk; all kinds at once are in tests/bringup/test_audit_of_lab_nodes.py."""
 
 
 def blocks(shown: str) -> dict[str, str]:
