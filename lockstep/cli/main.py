@@ -129,6 +129,11 @@ def run(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) left.
         _drop_output()
         return int(errors.ExitCode.INTERNAL)
+    except SystemExit as leaving:
+        # What rich makes of a reader that left: code 1, which says that drift was found.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return int(errors.ExitCode.INTERNAL)
+        raise
     except OSError as error:
         if error.errno not in _FULL:
             return _fault()

@@ -88,6 +88,15 @@ def test_a_full_disk_behind_the_output_is_one_sentence(outputs: Path, form: str)
     assert done.stderr == b"cannot write the output: No space left on device; what was printed is cut\n"
 
 
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_reader_that_left_is_no_drift(outputs: Path, form: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = _audit(outputs, "--format", form, stdout=write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (5, b"")
+
+
 def test_without_any_output_the_exit_code_still_says_it(outputs: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" >&-', "sh", str(LOCKSTEP), "audit", "--from-dir", str(outputs)], stderr=subprocess.PIPE
