@@ -1,8 +1,8 @@
 """The probe: one POSIX script per node and sweep, as text. Its fixed part is `probe.sh`; this module adds what to read.
 
-The answer is JSON Lines, one object per command as it ends: ``{"id", "rc", "ms", "out", "err"}`` with base64 in
-out and err, then ``{"done": N}``. rc -1: no answer within its limit; -2: a child of an earlier reading still lives;
--3: the time of the whole script was spent before it.
+The answer is JSON Lines, one object per command, ``{"id", "rc", "ms", "out", "err"}`` with base64 in out and err, then
+``{"done": N}``; whole lines, written together at the end and every second until then. rc -1: no answer within its
+limit; -2: a child of an earlier reading still lives; -3: the time of the whole script was spent before it.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _main(commands: Iterable[Command], scale: float) -> list[str]:
             there = f"command -v {command.words.split()[0]} >/dev/null"
             line = f"if ! {there} && {command.instead[0]}; then {head} {command.instead[1]}; else {line}; fi"
         lines.append(f"  {line}")
-    return [*lines, '  printf \'{"done":%s}\\n\' "$count"', "}", "main"]
+    return [*lines, '  answer="$answer{\\"done\\":$count}', '"', "  send", "}", "main"]
 
 
 def _centiseconds(seconds: float) -> int:

@@ -1,4 +1,5 @@
-# Reads one machine and writes JSON Lines: one object per command as it ends, then {"done": N}.
+# Reads one machine and writes JSON Lines: one object per command, then {"done": N}. Whole lines only, several at once:
+# each write becomes a packet that somebody pays for a thousand times. None waits longer than the ticker's second.
 # POSIX sh only (dash, bash, busybox ash). Writes nothing but a private folder under /dev/shm.
 # Every command runs in the background and is abandoned at its limit, never waited for.
 # All of it is functions; the last line starts it, so that a script cut in the middle does nothing.
@@ -22,26 +23,43 @@ born() {
   [ "$1" = Z ] || [ "$1" = X ] || born=${20}
 }
 
-# base64 of a file as one line; empty files cost no fork.
+# base64 of a file as one line.
 encode() {
-  [ -s "$1" ] || return 0
   if [ -n "$wide" ]; then base64 -w 0 "$1"; else base64 "$1" | tr -d '\n'; fi
+}
+
+# tell ID RC MS OUT ERR: adds one object to the answer.
+tell() {
+  answer="$answer{\"id\":\"$1\",\"rc\":$2,\"ms\":$3,\"out\":\"$4\",\"err\":\"$5\"}
+"
+  count=$((count + 1))
+  [ ${#answer} -lt 65536 ] || send
+}
+
+# send: writes what the answer holds so far.
+send() {
+  if [ -z "$answer" ]; then
+    return
+  # bash writes every line by itself; a program does not.
+  elif [ -n "${BASH_VERSION-}" ] && printf '%s' "$answer" >"$dir/answer"; then
+    cat "$dir/answer"
+  else
+    printf '%s' "$answer"
+  fi
+  answer=
 }
 
 # emit ID RC MS: the object of one command, its output taken from the folder.
 emit() {
-  printf '{"id":"%s","rc":%s,"ms":%s,"out":"' "$1" "$2" "$3"
-  encode "$dir/$1.out"
-  printf '","err":"'
-  encode "$dir/$1.err"
-  printf '"}\n'
-  count=$((count + 1))
+  out='' err=''
+  [ ! -s "$dir/$1.out" ] || out=$(encode "$dir/$1.out")
+  [ ! -s "$dir/$1.err" ] || err=$(encode "$dir/$1.err")
+  tell "$1" "$2" "$3" "$out" "$err"
 }
 
 # skip ID: the object of a command that has nothing to read here (no such program, no such device); costs no fork.
 skip() {
-  printf '{"id":"%s","rc":127,"ms":0,"out":"","err":""}\n' "$1"
-  count=$((count + 1))
+  tell "$1" 127 0 "" ""
 }
 
 # said ID RC TEXT: an object whose only content is a sentence of ours.
@@ -129,6 +147,7 @@ run() {
   ) >"$dir/$id.out" 2>"$dir/$id.err" </dev/null &
   while read -r word name rc <&3; do
     now
+    [ "$word" != tick ] || send
     if [ "$word $name" = "end $id" ]; then
       emit "$id" "$rc" $(((now - begun) * 10))
       return
@@ -148,20 +167,21 @@ abandon() {
     born "$pid"
     if [ "$born" = "$start" ]; then kill -KILL "$pid" 2>/dev/null; fi
   done
-  printf '{"id":"%s","rc":-1,"ms":%s,"out":"","err":""}\n' "$1" "$2"
-  count=$((count + 1))
+  tell "$1" -1 "$2" "" ""
 }
 
-# finish: ends the ticker; removes the folder unless a stuck command holds it.
+# finish: sends the rest, ends the ticker; removes the folder unless a stuck command holds it.
 finish() {
   trap - EXIT
+  trap '' PIPE
+  send 2>/dev/null
   [ -z "$ticker" ] || kill "$ticker" 2>/dev/null
   for file in "$dir"/*.pid; do
     [ -f "$file" ] || continue
     read -r _ pid start _ <"$file" 2>/dev/null || continue
     born "$pid"
     if [ -n "$born" ] && [ "$born" = "$start" ]; then
-      rm -f "$dir"/*.out "$dir"/*.err "$dir/pipe"
+      rm -f "$dir"/*.out "$dir"/*.err "$dir/pipe" "$dir/answer"
       return
     fi
   done
@@ -487,10 +507,18 @@ $real" ;;
   done
 }
 
+# Whether there may be a GPU device to hold: a node of it, or a driver that could have made one in a container.
+gpu_there() {
+  for name in /dev/nvidia* /dev/kfd /sys/module/nvidia /sys/module/amdgpu /proc/driver/nvidia; do
+    [ ! -e "$name" ] || return 0
+  done
+  return 1
+}
+
 # read_holders: processes that hold a GPU device ("PID NAME PROGRAM"), and our daemons of interest ("=PID NAME PROGRAM").
 read_holders() {
   # shellcheck disable=SC2012 # one ls for all processes; names of devices hold no odd characters
-  as_root_or_not ls -l /proc/[0-9]*/fd 2>/dev/null |
+  ! gpu_there || as_root_or_not ls -l /proc/[0-9]*/fd 2>/dev/null |
     sed -n -e '/^\/proc\//{h;d;}' -e '/ -> \/dev\/nvidia/{g;p;}' -e '/ -> \/dev\/kfd/{g;p;}' |
     {
       last=
@@ -506,7 +534,7 @@ read_holders() {
     }
   imex=
   for file in /proc/[0-9]*/comm; do
-    { IFS= read -r name <"$file"; } 2>/dev/null || continue
+    IFS= read -r name <"$file" || continue
     case $name in
       nv-fabricmanage* | nvidia-imex | nvlsm | nv-hostengine | kubelet | containerd)
         pid=${file#/proc/}
@@ -515,7 +543,7 @@ read_holders() {
         [ "$name" != nvidia-imex ] || imex=$pid
         ;;
     esac
-  done
+  done 2>/dev/null
   # The daemon reads its list of nodes only when it starts: seconds since its start and since the list was changed.
   if [ -n "$imex" ] && [ -e /etc/nvidia-imex/nodes_config.cfg ]; then
     born "$imex"
@@ -643,6 +671,7 @@ prepare() {
   PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
   export LC_ALL PATH
   count=0
+  answer=
   ticker=
   uid=
   while read -r name _ line _ && [ -z "$uid" ]; do
