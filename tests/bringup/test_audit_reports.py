@@ -150,8 +150,8 @@ def test_junit_has_a_case_per_node_and_counts_that_agree(given: settings.Setting
         "c": ["error"],
         "d": ["skipped"],
     }
-    for element in (root, suite):
-        assert [element.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
+    assert [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
+    assert [root.get(key) for key in ("tests", "failures", "errors")] == ["4", "1", "1"]
     assert "burnin: none" in (suite.findtext("system-out") or "")
 
 
