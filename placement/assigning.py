@@ -29,6 +29,7 @@ def placed(request: Request, member: Member, node: int, gpus: tuple[int, ...], s
         exclusive=request.exclusive,
         sole=request.performance is Performance.WHOLE_NODE,
         vm=request.security >= Security.VM,
+        sharing=request.performance.value if member.gpus and member.share < WHOLE and not slices else "",
     )
 
 

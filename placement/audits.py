@@ -58,6 +58,10 @@ class Audits:
         audit = Audit(Verdict.ADMIT, "simulated", "simulated", 0.0)
         return cls(topology, dict.fromkeys(topology.names, audit))
 
+    def digest(self, node: int) -> str:
+        """Job digest of a node; empty without a verdict."""
+        return self.digests[self.job[node]] if self.job[node] >= 0 else ""
+
     def reason(self, node: int) -> str:
         """Why the verdict keeps work away, for people."""
         verdict = self._verdicts[node]

@@ -17,7 +17,7 @@ from placement import headroom as headroom_levels
 from placement.audits import Audits
 from placement.headroom import AMPLE
 from placement.health.board import Board
-from placement.occupancy import NO_TENANT, Occupancy
+from placement.occupancy import NO_TENANT, WAYS, Occupancy
 from placement.requests import SECURITY, Performance, Request, Security
 from placement.telemetry.samples import Fresh, Samples
 from placement.topology import Ints, Topology
@@ -158,7 +158,15 @@ def _performance(view: View, request: Request) -> Mask | None:
     if request.performance is Performance.WHOLE_GPU:
         return free
     offered = view.topology.modes.get(request.performance.value)
-    return free & offered if offered is not None else np.zeros_like(free)
+    if offered is None:
+        return np.zeros_like(free)
+    free = free & offered
+    mine = WAYS.get(request.performance.value, 0)
+    if not mine or view.occupancy.ways[request.performance.value] == sum(view.occupancy.ways.values()):
+        return free
+    # A GPU is shared in one way at a time.
+    same: Mask = (view.occupancy.sharing == 0) | (view.occupancy.sharing == mine)
+    return free[:, None] & same
 
 
 def _security(view: View, request: Request) -> Mask | None:

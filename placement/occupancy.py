@@ -15,6 +15,8 @@ __all__ = ["NO_TENANT", "Occupancy", "Placed"]
 
 NO_TENANT = -1
 MIXED = -2
+WAYS = {"time-slicing": 1, "mps": 2}
+"""Ways of sharing a GPU that exclude each other, and their numbers in `Occupancy.sharing`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Placed:
     """Nobody else at all on its GPUs' node."""
     vm: bool = False
     """Runs behind a VM boundary: its GPUs are never shared."""
+    sharing: str = ""
+    """How its part of a GPU is shared, as `requests.Performance`; empty: whole GPUs or a MIG instance."""
 
 
 class Occupancy:
@@ -57,6 +61,10 @@ class Occupancy:
         """(n,) whether the tenant there wants no other."""
         self.sole: NDArray[np.bool_] = np.zeros(count, dtype=bool)
         """(n,) whether somebody there has the whole node."""
+        self.sharing: NDArray[np.int8] = np.zeros(topology.numa.shape, dtype=np.int8)
+        """(n, g) way in which parts of the GPU are shared now, of `WAYS`; 0: none."""
+        self.ways = {way: 0 for way in WAYS}
+        """Members per way of sharing."""
         self.mig = False
         """Whether any GPU may hold MIG instances."""
         self.restricted = 0
@@ -78,9 +86,14 @@ class Occupancy:
             raise ValueError(f"node {self.state.topology.names[placed.node]}: its channel is taken")
         if placed.slices and any(self.slices[placed.node, gpu] & placed.slices for gpu in placed.gpus):
             raise ValueError(f"node {self.state.topology.names[placed.node]}: MIG slices are taken")
+        if placed.sharing and self.sharing[placed.node, placed.gpus[0]] not in (0, WAYS[placed.sharing]):
+            raise ValueError(f"node {self.state.topology.names[placed.node]}: its GPU is shared in another way")
         self.state.take(placed.node, placed.gpus, placed.share, placed.cpu, placed.memory, placed.nics)
         self._on[placed.node].append(placed)
         self.restricted += _restricts(placed)
+        if placed.sharing:
+            self.ways[placed.sharing] += 1
+            self.sharing[placed.node, placed.gpus[0]] = WAYS[placed.sharing]
         if placed.slices or _restricts(placed):
             self._refresh(placed.node)
             return
@@ -94,6 +107,10 @@ class Occupancy:
         self._on[placed.node].remove(placed)
         self.restricted -= _restricts(placed)
         self.state.give(placed.node, placed.gpus, placed.share, placed.cpu, placed.memory, placed.nics)
+        if placed.sharing:
+            self.ways[placed.sharing] -= 1
+            if not any(other.sharing and other.gpus == placed.gpus for other in self._on[placed.node]):
+                self.sharing[placed.node, placed.gpus[0]] = 0
         self._refresh(placed.node)
 
     def _refresh(self, node: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from pathlib import Path
@@ -128,7 +129,10 @@ def _node(node: NodeGrant) -> dict[str, Any]:
         "memory": node.memory,
         "nics": node.nics,
         "channel": node.channel,
-        "grants": [{"device": grant.device, "share": grant.share, "slices": grant.slices} for grant in node.grants],
+        "tenant": node.tenant,
+        "exclusive": node.exclusive,
+        "sole": node.sole,
+        "grants": [dataclasses.asdict(grant) for grant in node.grants],
     }
 
 
@@ -138,11 +142,14 @@ def _record(spec: dict[str, Any]) -> Record:
         nodes = tuple(
             NodeGrant(
                 node["node"],
-                tuple(Grant(g["device"], g["share"], g.get("slices", 0)) for g in node.get("grants", [])),
+                tuple(Grant(**grant) for grant in node.get("grants", [])),
                 node.get("cpu", 0),
                 node.get("memory", 0),
                 node.get("nics", 0),
                 node.get("channel", False),
+                node.get("tenant", ""),
+                node.get("exclusive", False),
+                node.get("sole", False),
             )
             for node in item["nodes"]
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement.topology import WHOLE
@@ -38,6 +38,8 @@ class Grant:
     """Thousandths of the GPU."""
     slices: int = 0
     """MIG memory slices taken, as a bit mask; 0: not a MIG instance."""
+    sharing: str = ""
+    """How a part of a GPU is shared (``mps``, ``time-slicing``): one way per GPU; empty: whole or MIG."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,11 @@ class NodeGrant:
     nics: int = 0
     channel: bool = False
     """Whether it takes the node's one ComputeDomain channel."""
+    tenant: str = ""
+    exclusive: bool = False
+    """Whether no other tenant may be on the node."""
+    sole: bool = False
+    """Whether nobody else at all may be on the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,26 +124,50 @@ Epochs = Mapping[str, int]
 def refusal(record: Record, wanted: Iterable[NodeGrant], capacities: Mapping[str, Capacity]) -> Refusal | None:
     """The predicate: why ``wanted`` does not fit beside the record's holds; None when it does.
 
-    Nodes without an entry in ``capacities`` are checked for devices and channel only.
+    Nodes without an entry in ``capacities`` are checked for everything but CPU, memory and NICs.
     """
+    asked: dict[str, list[NodeGrant]] = {}
     for ask in wanted:
-        used = list(record.using(ask.node))
-        if ask.channel and any(grant.channel for grant in used):
-            return Refusal(ask.node, "its ComputeDomain channel is taken")
-        taken: dict[str, tuple[int, int]] = {}
-        for held in used:
-            for grant in held.grants:
-                share, slices = taken.get(grant.device, (0, 0))
-                taken[grant.device] = (share + grant.share, slices | grant.slices)
-        for grant in ask.grants:
-            share, slices = taken.get(grant.device, (0, 0))
-            if share + grant.share > WHOLE or slices & grant.slices or (share and bool(slices) != bool(grant.slices)):
-                return Refusal(grant.device, "held by another claim")
-            taken[grant.device] = (share + grant.share, slices | grant.slices)
-        if (limit := capacities.get(ask.node)) is not None:
-            for name in ("cpu", "memory", "nics"):
-                if sum(getattr(grant, name) for grant in used) + getattr(ask, name) > getattr(limit, name):
-                    return Refusal(ask.node, f"not enough {name} left")
+        others = list(record.using(ask.node))
+        used = [*others, *asked.setdefault(ask.node, [])]
+        found = _together(ask, others) or _devices(ask, used) or _rest(ask, used, capacities.get(ask.node))
+        if found is not None:
+            return found
+        asked[ask.node].append(ask)
+    return None
+
+
+def _together(ask: NodeGrant, others: Sequence[NodeGrant]) -> Refusal | None:
+    """Whether the work may stand beside what others have on the node."""
+    if (ask.sole and others) or any(grant.sole for grant in others):
+        return Refusal(ask.node, "somebody is there, and one of both wants the whole node")
+    if any((ask.exclusive or grant.exclusive) and grant.tenant != ask.tenant for grant in others):
+        return Refusal(ask.node, "another tenant is there, and one of both wants to be alone")
+    return None
+
+
+def _devices(ask: NodeGrant, used: Sequence[NodeGrant]) -> Refusal | None:
+    if ask.channel and any(grant.channel for grant in used):
+        return Refusal(ask.node, "its ComputeDomain channel is taken")
+    taken: dict[str, tuple[int, int, str]] = {}
+    for held in used:
+        for grant in held.grants:
+            share, slices, _ = taken.get(grant.device, (0, 0, ""))
+            taken[grant.device] = (share + grant.share, slices | grant.slices, grant.sharing)
+    for grant in ask.grants:
+        share, slices, sharing = taken.get(grant.device, (0, 0, grant.sharing))
+        mixed = share and (bool(slices) != bool(grant.slices) or sharing != grant.sharing)
+        if share + grant.share > WHOLE or slices & grant.slices or mixed:
+            return Refusal(grant.device, "held by another claim")
+        taken[grant.device] = (share + grant.share, slices | grant.slices, grant.sharing)
+    return None
+
+
+def _rest(ask: NodeGrant, used: Sequence[NodeGrant], limit: Capacity | None) -> Refusal | None:
+    if limit is not None:
+        for name in ("cpu", "memory", "nics"):
+            if sum(getattr(grant, name) for grant in used) + getattr(ask, name) > getattr(limit, name):
+                return Refusal(ask.node, f"not enough {name} left")
     return None
 
 

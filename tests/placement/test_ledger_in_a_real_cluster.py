@@ -55,7 +55,8 @@ def _store(plane: Plane) -> tuple[AsyncClient, kubernetes.Kubernetes]:
 
 
 def _part(node: str, *gpus: int) -> tuple[NodeGrant, ...]:
-    return (NodeGrant(node, tuple(Grant(f"{node}/gpu{gpu}") for gpu in gpus), cpu=1000, channel=True),)
+    grants = tuple(Grant(f"{node}/gpu{gpu}", 500, sharing="mps") for gpu in gpus)
+    return (NodeGrant(node, grants, cpu=1000, channel=True, tenant="a", exclusive=True, sole=True),)
 
 
 def test_a_record_comes_back_as_it_was_written(api: Plane) -> None:

@@ -87,6 +87,52 @@ def test_a_node_has_one_compute_domain_channel_and_finite_cpu() -> None:
     _run(play, capacities={"n1": Capacity(8000, 1000, 1)})
 
 
+def test_parts_of_one_gpu_are_shared_in_one_way() -> None:
+    async def play(bench: _Bench) -> None:
+        def part(way: str) -> tuple[NodeGrant, ...]:
+            return (NodeGrant("n1", (Grant("n1/gpu0", 300, 0, way),)),)
+
+        await bench.ledger.reserve("a", {"r1": part("mps")}, "p")
+        with pytest.raises(reservations.NotFreeError):
+            await bench.ledger.reserve("b", {"r1": part("time-slicing")}, "p")
+        await bench.ledger.reserve("c", {"r1": part("mps")}, "p")
+
+    _run(play)
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "reason"),
+    [
+        ({"tenant": "a", "exclusive": True}, {"tenant": "b"}, "another tenant is there"),
+        ({"tenant": "a"}, {"tenant": "b", "exclusive": True}, "another tenant is there"),
+        ({"tenant": "a", "exclusive": True}, {"tenant": "a"}, None),
+        ({"tenant": "a"}, {"tenant": "b"}, None),
+        ({"sole": True}, {}, "wants the whole node"),
+        ({}, {"sole": True}, "wants the whole node"),
+    ],
+)
+def test_who_wants_to_be_alone_is_alone_at_commit_too(
+    there: dict[str, Any], asked: dict[str, Any], reason: str | None
+) -> None:
+    async def play(bench: _Bench) -> None:
+        await bench.ledger.reserve("a", {"r1": _part("n1", 0, **there)}, "p")
+        if reason is None:
+            await bench.ledger.reserve("b", {"r1": _part("n1", 1, **asked)}, "p")
+            return
+        with pytest.raises(reservations.NotFreeError, match=reason):
+            await bench.ledger.reserve("b", {"r1": _part("n1", 1, **asked)}, "p")
+
+    _run(play)
+
+
+def test_one_reservation_that_names_a_device_twice_is_refused() -> None:
+    async def play(bench: _Bench) -> None:
+        with pytest.raises(reservations.NotFreeError):
+            await bench.ledger.reserve("a", {"r1": (*_part("n1", 0), *_part("n1", 0))}, "p")
+
+    _run(play)
+
+
 def test_a_gang_over_two_domains_is_all_or_nothing() -> None:
     async def play(bench: _Bench) -> None:
         await bench.ledger.reserve("other", {"r2": _part("m1", 0)}, "p")
