@@ -73,11 +73,11 @@ said() {
 earlier() {
   earlier=
   for file in /dev/shm/lockstep-probe.*/*.pid; do
-    [ -O "$file" ] && [ "${file%/*}" != "$dir" ] || continue
+    { [ -O "$file" ] && [ "${file%/*}" != "$dir" ]; } || continue
     read -r kind pid start name <"$file" 2>/dev/null || continue
     [ "$kind" = "$1" ] || continue
     born "$pid"
-    [ -n "$born" ] && [ "$born" = "$start" ] || continue
+    { [ -n "$born" ] && [ "$born" = "$start" ]; } || continue
     # Another probe at work is no leftover: its own shell still lives and will judge its child.
     read -r pid start <"${file%/*}/shell" 2>/dev/null && born "$pid" && [ "$born" = "$start" ] && continue
     earlier="$name of an earlier reading still runs (pid ${file##*/}"
@@ -89,7 +89,7 @@ earlier() {
 # sweep: removes folders of earlier probes in which nothing lives any more.
 sweep() {
   for old in /dev/shm/lockstep-probe.*; do
-    [ -O "$old" ] && [ -d "$old" ] && [ ! -h "$old" ] && [ "$old" != "$dir" ] || continue
+    { [ -O "$old" ] && [ -d "$old" ] && [ ! -h "$old" ] && [ "$old" != "$dir" ]; } || continue
     alive=
     # A probe that has only just made its folder, or the file in it and no line yet, is known by the folder's name.
     if [ ! -s "$old/shell" ]; then
@@ -288,7 +288,7 @@ read_processor() {
   begins /proc/self/smaps 'KernelPageSize:*' || printf ' %s\n' "$(getconf PAGESIZE)"
   nodes=0 sockets=0
   for name in /sys/devices/system/node/node[0-9]*; do
-    { IFS= read -r line <"$name/cpulist"; } 2>/dev/null && [ -n "$line" ] || continue
+    { { IFS= read -r line <"$name/cpulist"; } 2>/dev/null && [ -n "$line" ]; } || continue
     nodes=$((nodes + 1))
     line=${line%%[,-]*}
     { read -r line <"/sys/devices/system/cpu/cpu$line/topology/physical_package_id"; } 2>/dev/null || line=0
@@ -307,7 +307,7 @@ read_processor() {
 # Variables that change what a collective does, and the loader's path, in what every login and job is given.
 read_environment() {
   for file in /etc/environment /etc/nccl.conf /etc/profile.d/*.sh; do
-    [ -r "$file" ] && [ -f "$file" ] || continue
+    { [ -r "$file" ] && [ -f "$file" ]; } || continue
     printf '@env %s\n' "$file"
     while IFS= read -r line || [ -n "$line" ]; do
       case $line in *NCCL_* | *UCX_* | *FI_* | *RCCL_* | *HSA_* | *LD_LIBRARY_PATH=*) printf ' %s\n' "$line" ;; esac
@@ -384,7 +384,7 @@ read_libraries() {
   cached=$(ldconfig -p 2>/dev/null | grep -E "^[[:space:]]*${names}[.]so[.0-9]* [(]")
   first=$LD_LIBRARY_PATH:
   for file in /etc/environment /etc/profile.d/*.sh; do
-    [ -r "$file" ] && [ -f "$file" ] || continue
+    { [ -r "$file" ] && [ -f "$file" ]; } || continue
     while IFS= read -r line || [ -n "$line" ]; do
       case $line in
         *LD_LIBRARY_PATH=*)
@@ -420,7 +420,7 @@ $file"
   fi
   while read -r name line; do
     file=${line##*=> }
-    [ -n "$name" ] && [ -e "$file" ] || continue
+    { [ -n "$name" ] && [ -e "$file" ]; } || continue
     printf ' %s %s\n' "$name" "$file"
     case $name in libucp.so*) ucx="$ucx
 ${file%/*}" ;; esac
