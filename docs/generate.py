@@ -58,6 +58,9 @@ def cli_page() -> str:
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     yield path, command
     for name, child in sorted(getattr(command, "commands", {}).items()):
+        if child.hidden:
+            # A verb's own command: its help is the verb's.
+            continue
         yield from _commands(child, f"{path} {name}")
 
 

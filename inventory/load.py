@@ -74,10 +74,11 @@ def known_fleets(where: settings.Settings) -> dict[str, Path]:
 
 
 def known_skus(where: settings.Settings | None = None) -> dict[str, Path]:
-    """Name → file of the SKUs: those of the checkout, and those that ship with us."""
+    """Name → file of the SKUs: those of the checkout (None: that we stand in), and those that ship with us."""
     folders = [_HERE / "skus"]
-    if where is not None and where.checkout is not None:
-        folders.append(where.checkout / "inventory" / "skus")
+    checkout = (where or settings.load()).checkout
+    if checkout is not None:
+        folders.append(checkout / "inventory" / "skus")
     return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 

@@ -69,6 +69,12 @@ def _component(found: Draft, name: ComponentName, entry: Component, read: Sequen
     for fact in versions:
         assert isinstance(fact.observation, Version)  # noqa: S101 - chosen above
         values[fact.observation.value].append(fact)
+    if entry.instance is not None:
+        # A slot that holds nothing beside others that do: a lost GPU, an empty bay.
+        gone = [fact for fact in chosen if isinstance(fact.observation, Absent)]
+        if gone := [fact for fact in gone if fact.coordinate.layer in {one.coordinate.layer for one in versions}]:
+            held = [*((value, facts) for value, facts in sorted(values.items())), ("absent", gone)]
+            return Disagreement(name, tuple((value, tuple(str(one.coordinate) for one in at)) for value, at in held))
     layers = tuple(
         layer for layer in (*entry.layers, *entry.further) if layer in {f.coordinate.layer for f in versions}
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from lockstep.base import documents, errors, issues
+from lockstep.base import documents, errors, issues, settings
 from lockstep.base.names import PoolName
 from pinsets import canonical, lint, lint_rules, wishes
 from pinsets.model import Lock, Pin, Pinset
@@ -52,7 +52,8 @@ class Catalogue:
 
 
 def default_catalogue(root: Path | None = None) -> Catalogue:
-    """That of a checkout at ``root``; None: the one that ships with us."""
+    """That of a checkout at ``root``; None: of the checkout that we stand in. Without one: what ships with us."""
+    root = root or settings.load().checkout
     folder = root / "pinsets" if root is not None and (root / "pinsets" / "catalog").is_dir() else _HERE
     return Catalogue(folder / "catalog", folder / "locks")
 

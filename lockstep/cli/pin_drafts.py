@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep.base import errors, settings
+from lockstep.base import errors, replacing, settings
 from lockstep.cli import options, progress
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def from_node(
         typer.Option(
             "--facts",
             metavar="snapshot|PATH",
-            help="A stored reading in place of reading now, as `lockstep audit` takes.",
+            help="A stored reading in place of reading now: a snapshot, or a folder of probe outputs NODE.jsonl.",
         ),
     ] = None,
     without: Annotated[
@@ -105,6 +106,7 @@ def from_node(
     \b
     lockstep pin from-node gpu-001 --fleet lab --name 2026-11-golden
     lockstep pin from-node gpu-001 --sku dgx-h100 --facts reading.jsonl.gz --name 2026-11-golden --write
+    lockstep pin from-node gpu-001 --sku dgx-h100 --facts outputs --name 2026-11-golden
     """
     from lockstep.base import documents
     from pinsets import components, golden
@@ -113,7 +115,7 @@ def from_node(
         if component not in components.load():
             hint = documents.did_you_mean(component, sorted(components.load()))
             raise errors.InputError(f"unknown component `{component}`", place="--without", hint=hint)
-    seen, own = _read(node, fleet, facts)
+    seen, own = _read(node, fleet, facts, sku or ())
     skus = sku or own
     if not skus:
         raise typer.BadParameter("say the machine type", param_hint="--sku")
@@ -131,13 +133,13 @@ def from_node(
     _put(draft, name, skus, waive, write)
 
 
-def _read(node: str, fleet: str | None, facts: str | None) -> tuple[NodeFacts, list[str]]:
+def _read(node: str, fleet: str | None, facts: str | None, skus: Sequence[str]) -> tuple[NodeFacts, list[str]]:
     """(facts of the node, SKU of its pool)."""
     from lockstep.base import names
 
     given = settings.load()
     if fleet is None:
-        return _facts_of(_read_host(node, facts), names.NodeName(node), facts), []
+        return _facts_of(_read_host(node, facts, skus), names.NodeName(node), facts), []
     from bringup import reading, stored
     from inventory import load as fleets
     from pinsets import components
@@ -156,17 +158,26 @@ def _read(node: str, fleet: str | None, facts: str | None) -> tuple[NodeFacts, l
     return _facts_of(snapshot, names.NodeName(node), facts), [found.pool_of(member).sku.sku]
 
 
-def _read_host(node: str, facts: str | None) -> Snapshot:
+def _read_host(node: str, facts: str | None, skus: Sequence[str]) -> Snapshot:
+    """The reading that holds the node; slots of devices are named by the first of ``skus``."""
+    from inventory import load as fleets
+
+    sku = fleets.sku(skus[0]) if skus else None
     if facts is not None:
-        from pinsets import snapshots
+        from bringup import folders
+        from lockstep.base import names
+        from pinsets import components, snapshots
 
         if facts == "snapshot":
             raise typer.BadParameter("a stored snapshot belongs to a fleet: give --fleet", param_hint="--facts")
-        return snapshots.read(Path(facts))
-    from bringup import reading
+        path = Path(facts)
+        if path.is_dir():
+            return folders.read(path, components.load(), {names.NodeName(node): sku} if sku is not None else None)
+        return snapshots.read(path)
+    from bringup import baselines, reading
 
     with progress.Bar("reading") as bar:
-        return reading.read_hosts([node], progress=bar.advance).snapshot
+        return reading.read_hosts([node], baseline=baselines.Baseline(sku=sku), progress=bar.advance).snapshot
 
 
 def _facts_of(snapshot: Snapshot, node: NodeName, facts: str | None) -> NodeFacts:
@@ -207,7 +218,7 @@ def export(
     if output is None:
         typer.echo(text, nl=False)
         return
-    _write(output, text)
+    replacing.write(output, text)
     typer.echo(f"{output}: written", err=True)
 
 
@@ -257,7 +268,7 @@ def _put(draft: Draft, name: str, skus: list[str], waive: list[str] | None, writ
             place=documents.place(path),
             hint="a set that was used is never edited: choose another name",
         )
-    _write(path, text)
+    replacing.write(path, text)
     typer.echo(f"{documents.place(path)}: written; {len(draft.pins)} pins, {len(draft.left_out)} left out", err=True)
 
 
@@ -281,10 +292,3 @@ def _named(name: str, skus: list[str], given: Settings) -> None:
     for sku in skus:
         if sku not in known:
             raise errors.InputError(f"there is no SKU `{sku}`", place="--sku", hint=documents.did_you_mean(sku, known))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise errors.EngineError(f"cannot write {path}: {error.strerror}", hint="see space and rights there") from error

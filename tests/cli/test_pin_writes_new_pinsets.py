@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from lockstep.cli import main
+from tests.bringup import answers
 
 LIST = {
     "nvidia": {"x": {}},
@@ -19,6 +20,15 @@ LIST = {
     "cmake": {"x": {"version": "4.0"}},
 }
 WORDS = ["pin", "import", "list.json", "--name", "new", "--sku", "mi300x", "--select", "x", "--select", "amd_mi300x"]
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the probe said on a good node, and on one of which a GPU is gone."""
+    folder = tmp_path_factory.mktemp("outputs")
+    (folder / "gpu-001.jsonl").write_bytes(answers.answer("SN1"))
+    (folder / "gpu-002.jsonl").write_bytes(answers.answer("SN2", vbios2=None))
+    return folder
 
 
 @pytest.fixture
@@ -87,3 +97,16 @@ def test_a_golden_node_becomes_a_set_that_it_is_in_step_with(
     assert pins["driver"]["layers"] == ["running", "ondisk"]
     assert pins["dcgm"]["version"] == "4.5.2"
     assert "imex: absent on the node" in printed
+
+
+def test_a_node_of_a_folder_of_outputs_becomes_a_set_with_the_slots_of_its_machine_type(
+    outputs: Path, catalog: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--sku", answers.SKU, "--name", "golden", "--facts", str(outputs)]
+    assert main.run(["pin", "from-node", "gpu-001", *words, "--write"]) == 0
+    capsys.readouterr()
+    assert main.run(["audit", "--from-dir", str(outputs), "--pinset", "golden", "--format", "json"]) == 1
+    (pool,) = json.loads(capsys.readouterr().out)["pools"]
+    assert {node["name"]: node["verdict"] for node in pool["nodes"]} == {"gpu-001": "admit", "gpu-002": "drifted"}
+    assert main.run(["pin", "from-node", "gpu-002", *words]) == 2
+    assert "absent at firmware.gpu[gpu2]@running" in capsys.readouterr().err
