@@ -6,6 +6,8 @@ what was decided in the ledger, and `Planner.commit` only follows.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -91,7 +93,9 @@ class Planner:
     policy: base.Policy | None = None
     seed: int = 0
     running: dict[str, tuple[Request, tuple[Placed, ...]]] = field(default_factory=dict)
-    """What `commit` placed and `release` has not ended."""
+    """What `commit` placed and `release` has not ended; read it, change it by these two."""
+    _priorities: Counter[int] = field(default_factory=Counter, init=False)
+    """Priority → requests of it that run."""
     _keeper: Gatekeeper = field(init=False)
     _tie: Ints = field(init=False)
     _ticked: float = field(default=-np.inf, init=False)
@@ -99,6 +103,7 @@ class Planner:
     """Shapes of requests that this fleet can serve when empty."""
 
     def __post_init__(self) -> None:
+        self._priorities.update(request.priority for request, _ in self.running.values())
         self._keeper = Gatekeeper(self.view, self.samples)
         self._tie = np.random.default_rng(self.seed).permutation(len(self.view.topology.names))
 
@@ -146,6 +151,8 @@ class Planner:
                 members = self._by_policy(request, request.members[0], nodes)
                 if members:
                     return Decision(request, members, None, self._digest(members[0].node))
+                # Policies are work-conserving: what they find no node for has none.
+                return Decision(request, (), None, preempt=self._advice(request))
         opened = self.passes(request)
         audits = self.view.audits
         best: tuple[tuple[int, ...], Decision] | None = None
@@ -249,29 +256,46 @@ class Planner:
         return ()
 
     def _by_policy(self, request: Request, member: Member, among: Mask | None) -> tuple[Placed, ...]:
-        """One member where the packing policy wants it, among the nodes that gates leave, most headroom first.
-
-        A node counts with the worst GPU that the policy might take there.
-        """
+        """One member where the packing policy wants it, among the nodes that gates leave, the best of them first."""
         assert self.policy is not None  # noqa: S101 - the caller has asked
         task = Task(member.cpu, member.memory, member.gpus, member.share if member.gpus else 0, request.models)
+        if member.nics:
+            # Policies know no NICs.
+            enough = self.view.occupancy.state.nics >= member.nics
+            among = enough if among is None else enough & among
         choice = None
-        if self.view.ample or not member.gpus:
-            choice = self.policy.choose(task, among)
-        else:
-            takes = self.view.occupancy.state.gpu >= member.share
-            worst = np.where(takes, self.view.levels, AMPLE).min(axis=1)
-            for floor in range(AMPLE, -1, -1):
-                cool = worst >= floor
-                choice = self.policy.choose(task, cool if among is None else cool & among)
-                if choice is not None:
-                    break
+        for preferred in self._preferences(member):
+            choice = self.policy.choose(task, preferred if among is None else _both(among, preferred))
+            if choice is not None:
+                break
         if choice is None:
             return ()
         return (assigning.placed(request, member, choice.node, choice.gpus, 0),)
 
+    def _preferences(self, member: Member) -> Iterator[Mask | None]:
+        """(n,) nodes to try, in turn: those without a demoted link first, then by headroom; None: all.
+
+        A node counts with the worst GPU that the policy might take there.
+        """
+        view = self.view
+        if member.gpus and view.board.demoted:
+            clean: Mask = ~np.any(view.board.link, axis=1)
+            yield from (_both(clean, mask) for mask in self._by_headroom(member))
+        yield from self._by_headroom(member)
+
+    def _by_headroom(self, member: Member) -> Iterator[Mask | None]:
+        if self.view.ample or not member.gpus:
+            yield None
+            return
+        takes = self.view.occupancy.state.gpu >= member.share
+        worst = np.where(takes, self.view.levels, AMPLE).min(axis=1)
+        for floor in range(AMPLE, -1, -1):
+            yield worst >= floor
+
     def _advice(self, request: Request) -> tuple[str, ...]:
         """The least work of lower priority whose end would make room; empty if even all of it would not."""
+        if not any(priority < request.priority for priority in self._priorities):
+            return ()
         lower = sorted(
             (name for name, (other, _) in self.running.items() if other.priority < request.priority),
             key=lambda name: (self.running[name][0].priority, self.running[name][0].gpus, name),
@@ -317,13 +341,22 @@ class Planner:
         for placed in decision.members:
             self.view.occupancy.take(placed)
         self.running[decision.request.name] = (decision.request, decision.members)
+        self._priorities[decision.request.priority] += 1
 
     def release(self, name: str) -> None:
         """The work has ended. Raises `errors.InputError` for a name that does not run."""
         if name not in self.running:
             raise errors.InputError(f"{name} does not run here", place=name)
-        for placed in self.running.pop(name)[1]:
+        request, members = self.running.pop(name)
+        for placed in members:
             self.view.occupancy.give(placed)
+        self._priorities[request.priority] -= 1
+        if not self._priorities[request.priority]:
+            del self._priorities[request.priority]
+
+
+def _both(one: Mask, other: Mask | None) -> Mask:
+    return one if other is None else one & other
 
 
 def _table(scored: _Scored) -> tuple[Candidate, ...]:

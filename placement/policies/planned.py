@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -191,7 +192,7 @@ class Planned:
             for node, column in zip(members, chosen, strict=False):
                 if self._room(node) == room:
                     self._slots.install(node, plan.contents[column], budget)
-        self.counts.plans.append(1.0 - float(self._state.free.sum()) / self._state.topology.capacity)
+        self.counts.plans.append(1.0 - float(self._state.free.sum()) / max(self._state.topology.capacity, 1))
 
     def _groups(self) -> dict[Room, list[int]]:
         """Nodes of equal room."""
@@ -321,18 +322,27 @@ class Planned:
 
     def _break(self, task: Task, keys: Ints, nodes: Ints) -> base.Choice:
         """Where the slots to be given up are worth least; FGD's order among equals."""
-        slots, prices = self._slots, self._prices
-        need = (task.cpu, task.memory, task.share)
-        best: tuple[float, int] | None = None
-        found: tuple[int, tuple[int, ...], list[Slot]] | None = None
-        for node in self._cheapest(task, nodes).tolist():
-            for gpus in self._options(task, node):
-                given = slots.conflicts(node, need, gpus, prices)
-                key = (sum(prices[slot.kind] for slot in given), -int(keys[node]))
-                if best is None or key < best:
+        state, slots, prices = self._state, self._slots, self._prices
+        nodes = self._cheapest(task, nodes)
+        # Plain numbers: hundreds of nodes are examined one by one.
+        cpu = (state.cpu[nodes] - slots.cpu[nodes] - task.cpu).tolist()
+        memory = (state.memory[nodes] - slots.memory[nodes] - task.memory).tolist()
+        over = (slots.gpu[nodes] + task.share - state.gpu[nodes]).tolist()
+        orders, rows = (-keys[nodes]).tolist(), state.gpu[nodes].tolist()
+        best: tuple[float, int] = (math.inf, 0)
+        found: tuple[int, tuple[int, ...], list[Slot]] = (-1, (), [])
+        for index, node in enumerate(nodes.tolist()):
+            by_price = sorted(slots.on[node], key=lambda slot: prices[slot.kind])
+            for gpus in self._options(task, rows[index], slots.on[node]):
+                missing = {gpu: over[index][gpu] for gpu in gpus}
+                given = slots.given_up(by_price, cpu[index], memory[index], missing, prices, best[0])
+                if given is None:
+                    continue
+                key = (sum(prices[slot.kind] for slot in given), orders[index])
+                if key < best:
                     best, found = key, (node, gpus, given)
-        assert found is not None  # noqa: S101 - every node given fits the task
         node, gpus, given = found
+        assert node >= 0  # noqa: S101 - every node given fits the task
         for slot in given:
             slots.remove(node, slot)
         return base.Choice(node, gpus)
@@ -351,19 +361,26 @@ class Planned:
         picked: Ints = nodes[np.argsort(missing, kind="stable")[:CANDIDATES]]
         return picked
 
-    def _options(self, task: Task, node: int) -> list[tuple[int, ...]]:
-        """GPUs to try on one node: every distinct one for a share, the cheapest ones for whole GPUs."""
+    def _options(self, task: Task, row: Sequence[int], on: Sequence[Slot]) -> list[tuple[int, ...]]:
+        """GPUs to try on one node: every distinct one for a share, the cheapest ones for whole GPUs.
+
+        ``row`` is what each of its GPUs has free, ``on`` its slots.
+        """
         if task.gpus == 0:
             return [()]
-        row = self._state.gpu[node]
-        worth = dict.fromkeys(np.flatnonzero(row >= task.share).tolist(), 0.0)
-        held: dict[int, list[int]] = {gpu: [] for gpu in worth}
-        for slot in self._slots.on[node]:
-            for gpu in slot.gpus:
-                if gpu in worth:
-                    worth[gpu] += self._prices[slot.kind] / len(slot.gpus)
-                    held[gpu].append(slot.kind)
+        usable = [gpu for gpu, free in enumerate(row) if free >= task.share]
         if task.share == WHOLE:
+            worth = dict.fromkeys(usable, 0.0)
+            for slot in on:
+                for gpu in slot.gpus:
+                    if gpu in worth:
+                        worth[gpu] += self._prices[slot.kind] / len(slot.gpus)
             return [tuple(sorted(sorted(worth, key=lambda gpu: (worth[gpu], gpu))[: task.gpus]))]
-        distinct = {(int(row[gpu]), tuple(sorted(held[gpu]))): gpu for gpu in reversed(list(worth))}
+        if len(usable) == 1:
+            return [(usable[0],)]
+        held: list[list[int]] = [[] for _ in row]
+        for slot in on:
+            for gpu in slot.gpus:
+                held[gpu].append(slot.kind)
+        distinct = {(row[gpu], tuple(sorted(held[gpu]))): gpu for gpu in reversed(usable)}
         return [(gpu,) for gpu in distinct.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ class Slots:
         count, width = state.gpu.shape
         self._state = state
         self._kinds = kinds
+        self._cpus, self._memories, self._shares = kinds.cpu.tolist(), kinds.memory.tolist(), kinds.share.tolist()
         self.on: list[list[Slot]] = [[] for _ in range(count)]
         self.number: Ints = np.zeros((len(kinds), count), dtype=np.int64)
         """(kinds, n) open slots per kind and node."""
@@ -115,27 +117,55 @@ class Slots:
 
     def conflicts(self, node: int, need: Sequence[int], gpus: Iterable[int], order: Sequence[float]) -> list[Slot]:
         """Slots to give up, cheapest first by ``order`` (per kind), so that (cpu, memory, share) fits on ``gpus``."""
-        state, kinds = self._state, self._kinds
+        state = self._state
         cpu = int(state.cpu[node] - self.cpu[node]) - need[0]
         memory = int(state.memory[node] - self.memory[node]) - need[1]
         over = {gpu: int(self.gpu[node, gpu] + need[2] - state.gpu[node, gpu]) for gpu in gpus}
-        given: list[Slot] = []
         by_price = sorted(self.on[node], key=lambda slot: order[slot.kind])
-        left = []
-        for slot in by_price:
-            if any(over.get(gpu, 0) > 0 for gpu in slot.gpus):
-                given.append(slot)
-                cpu += int(kinds.cpu[slot.kind])
-                memory += int(kinds.memory[slot.kind])
+        return self.given_up(by_price, cpu, memory, over, order, math.inf) or []
+
+    def given_up(
+        self,
+        by_price: Sequence[Slot],
+        cpu: int,
+        memory: int,
+        over: dict[int, int],
+        order: Sequence[float],
+        limit: float,
+    ) -> list[Slot] | None:
+        """The first of ``by_price`` that must go: ``over`` per GPU, and below zero of CPU and memory, is missing.
+
+        None as soon as those given up are worth more than ``limit``. ``over`` is used up.
+        """
+        cpus, memories, shares = self._cpus, self._memories, self._shares
+        given: list[Slot] = []
+        worth = 0.0
+        left = by_price
+        if any(missing > 0 for missing in over.values()):
+            left = []
+            for slot in by_price:
                 for gpu in slot.gpus:
-                    over[gpu] = over.get(gpu, 0) - int(kinds.share[slot.kind])
-            else:
-                left.append(slot)
+                    if over.get(gpu, 0) > 0:
+                        break
+                else:
+                    left.append(slot)
+                    continue
+                worth += order[slot.kind]
+                if worth > limit:
+                    return None
+                given.append(slot)
+                cpu += cpus[slot.kind]
+                memory += memories[slot.kind]
+                for gpu in slot.gpus:
+                    over[gpu] = over.get(gpu, 0) - shares[slot.kind]
         for slot in left:
             if cpu >= 0 and memory >= 0:
                 break
-            if (cpu < 0 and kinds.cpu[slot.kind]) or (memory < 0 and kinds.memory[slot.kind]):
+            if (cpu < 0 and cpus[slot.kind]) or (memory < 0 and memories[slot.kind]):
+                worth += order[slot.kind]
+                if worth > limit:
+                    return None
                 given.append(slot)
-                cpu += int(kinds.cpu[slot.kind])
-                memory += int(kinds.memory[slot.kind])
+                cpu += cpus[slot.kind]
+                memory += memories[slot.kind]
         return given

@@ -51,6 +51,12 @@ class Fleet:
 
 
 @pytest.fixture(scope="session")
+def fleet_of() -> Callable[[list[topology.NodeSpec]], Fleet]:
+    """Nodes → a fleet of exactly them."""
+    return Fleet
+
+
+@pytest.fixture(scope="session")
 def nvl72() -> Callable[..., Fleet]:
     """(domains, nodes, **NodeSpec fields) → a fleet of domains ``d0``… with nodes ``d0-n0``…"""
 
