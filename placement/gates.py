@@ -243,17 +243,17 @@ class Gatekeeper:
     def __init__(self, view: View, samples: Samples | None) -> None:
         self.view = view
         self._samples = samples
-        self._seen = -1
-        self._audits: Audits | None = None
+        self._seen: tuple[int, Audits, Fresh] | None = None
+        """What the gates looked at last."""
 
     def refresh(self, now: float, *, force: bool = False) -> None:
         """Shut and open devices as of ``now``. Cheap when nothing changed and no samples are kept."""
         view = self.view
         if self._samples is not None:
             view.fresh = self._samples.fresh(now)
-        elif self._seen == view.board.version and self._audits is view.audits and not force:
+        elif not force and self._unchanged():
             return
-        self._seen, self._audits = view.board.version, view.audits
+        self._seen = (view.board.version, view.audits, view.fresh)
         opened = np.ones(view.topology.numa.shape, dtype=bool)
         nodes = np.ones(len(view.topology.names), dtype=bool)
         nobody = Request("nobody", ())
@@ -266,6 +266,13 @@ class Gatekeeper:
         # Work without a GPU has no device to be shut out by: whole nodes are shut for it too.
         view.open_nodes = None if nodes.all() else nodes
         view.occupancy.state.close(~opened)
+
+    def _unchanged(self) -> bool:
+        view = self.view
+        if self._seen is None:
+            return False
+        version, audits, fresh = self._seen
+        return version == view.board.version and audits is view.audits and fresh is view.fresh
 
 
 def always_fresh(topology: Topology) -> Fresh:

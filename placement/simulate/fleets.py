@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from inventory import model
@@ -44,7 +46,7 @@ def from_inventory(fleet: model.Fleet) -> topology.Topology:
     """
     specs = []
     for pool in fleet.pools:
-        for place, node in enumerate(sorted(pool.nodes, key=lambda node: (node.domain, node.slot))):
+        for place, node in enumerate(sorted(pool.nodes, key=lambda node: (node.domain, _natural(node.slot)))):
             specs.append(
                 topology.NodeSpec(
                     name=node.name,
@@ -58,6 +60,11 @@ def from_inventory(fleet: model.Fleet) -> topology.Topology:
                 )
             )
     return topology.build(specs)
+
+
+def _natural(slot: str) -> list[tuple[int, str]]:
+    """Slots in the order of their numbers: ``u2`` before ``u10``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", slot)]
 
 
 def in_service(fleet: model.Fleet) -> dict[str, audits.Audit]:

@@ -68,6 +68,8 @@ def test_a_fleet_file_with_jobs_is_replayed(tmp_path: Path, capsys: pytest.Captu
         ([{"request": {"members": [{"gpus": 1}]}, "runs": "10m"}], "`runs` is a number of seconds, got '10m'"),
         ([{"arrives": 1}], "a job needs `request`"),
         ({}, "jobs are a list"),
+        ([], "jobs are a list"),
+        ([{"request": {"name": "a", "members": [{"gpus": 1}]}}] * 2, "another job is named 'a'"),
         ([{"request": {"members": [{"gpus": 1, "memory": "5"}]}}], "`memory` needs one of the units"),
     ],
 )
@@ -87,3 +89,24 @@ def test_a_folder_without_traces_and_a_fleet_without_jobs_are_bad_input(
     (tmp_path / "two.yaml").write_text(FLEET)
     assert main.run(["place", "simulate", str(tmp_path / "two.yaml")]) == 2
     assert "--jobs FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--nvl72", "2", "--plot", "/nowhere/x.png"], "--plot: there is no folder /nowhere"),
+        (["--nvl72", "2", "--plot", "x.foo"], "--plot: x.foo is no plot"),
+        (["--nvl72", "2", "--hours", "nan"], "--hours"),
+        (["--nvl72", "2", "--load", "inf"], "--load"),
+        (["--nvl72", "2", "--policy", "fgd"], "--policy: it has no meaning"),
+        (["--nvl72", "2", "--trace", "default"], "--trace: it has no meaning"),
+        (["--nvl72", "2", "--jobs", "jobs.json", "--hours", "3"], "--hours: it has no meaning"),
+        (["--traces", ".", "--nvl72", "2"], "--nvl72: it has no meaning"),
+        (["--traces", ".", "--seed", "-1"], "--seed"),
+    ],
+)
+def test_what_would_be_ignored_or_fail_after_an_hour_is_refused_at_once(
+    capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
+) -> None:
+    assert main.run(["place", "simulate", *words]) == 2
+    assert complaint in capsys.readouterr().err
