@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from pinsets.findings import Comparison
 from pinsets.model import Lock
 
 if TYPE_CHECKING:
+    from bringup.redfish.memory import Memory
     from lockstep.base.journal import Journal
 
 __all__ = [
@@ -148,23 +150,51 @@ def read_nodes(
     if swept.interrupted:
         raise KeyboardInterrupt
     # What the cluster says of a node is no proof of an act on it; what its BMC says of its firmware is.
-    return _joined(fleet, swept.snapshot, None)[0]
+    return _with_bmcs(fleet, swept.snapshot)
 
 
-def _joined(fleet: Fleet, snapshot: Snapshot, settings: Settings | None) -> tuple[Snapshot, tuple[str, ...]]:
-    """(the sweep with the further sources that its nodes' pools name, those sources). ``settings`` None: BMCs alone."""
+@functools.cache
+def _memory() -> Memory:
+    """Of this process, which is one run."""
+    from bringup.redfish import memory
+
+    return memory.Memory()
+
+
+def _with_bmcs(fleet: Fleet, snapshot: Snapshot) -> Snapshot:
+    """The sweep with what the BMCs of its nodes say, where their pools name Redfish; asked once for each boot."""
+    members = {
+        node.name: node
+        for pool in fleet.pools
+        if Source.REDFISH in pool.sources
+        for node in pool.nodes
+        if node.name in snapshot.nodes
+    }
+    if not members:
+        return snapshot
+    known = _memory()
+    boots = {name: snapshot.nodes[name].boot_id for name in members}
+    told = {name: facts for name, node in members.items() if (facts := known.recall(node, boots[name])) is not None}
+    asked = [name for name in members if name not in told]
+    if asked:
+        more = sources.of_fleet(Source.REDFISH, fleet, asked, {}, load_settings.load())
+        for name, facts in more.nodes.items():
+            known.keep(members[name], boots[name], facts)
+            told[name] = facts
+    joined = {name: joins.joined(snapshot.nodes[name], facts) for name, facts in told.items()}
+    return Snapshot(snapshot.taken_at, {**snapshot.nodes, **joined})
+
+
+def _joined(fleet: Fleet, snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple[str, ...]]:
+    """(the sweep with the further sources that its nodes' pools name, those sources)."""
     nodes = dict(snapshot.nodes)
     asked = []
     for word in sources.WORDS:
         members = [
-            node.name
-            for pool in fleet.pools
-            if word in pool.sources and (settings is not None or word == Source.REDFISH)
-            for node in pool.nodes
-            if node.name in nodes
+            node.name for pool in fleet.pools if word in pool.sources for node in pool.nodes if node.name in nodes
         ]
         if members:
-            more = sources.of_fleet(word, fleet, members, {}, settings or load_settings.load())
+            more = sources.of_fleet(word, fleet, members, {}, settings)
             nodes |= {name: joins.joined(nodes[name], facts) for name, facts in more.nodes.items() if name in nodes}
             asked.append(word)
     return Snapshot(snapshot.taken_at, nodes), tuple(asked)

@@ -12,6 +12,7 @@ import json
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import server
@@ -41,6 +42,14 @@ class Habit(enum.StrEnum):
     """One member of the inventory answers 500."""
     CIRCLE = "circle"
     """The next page of the inventory is the inventory."""
+    FLOOD = "flood"
+    """The inventory is a text without end, as fast as the line takes it."""
+    FLOOD_MEMBER = "flood-member"
+    """One member of the inventory does so."""
+    SQUEEZED = "squeezed"
+    """The inventory is compressed: a megabyte that unfolds to 256."""
+    ELSEWHERE = "elsewhere"
+    """The inventory has moved to another host."""
 
 
 PAUSE: Final = 1.0
@@ -84,12 +93,14 @@ def serving(
     login: str | None = None,
     tls: tuple[Path, Path] | None = None,
     address: str = "127.0.0.1",
+    seen: list[str] | None = None,
 ) -> Iterator[str]:
     """The URL of a BMC on a free port of ``address`` that serves ``folder``. ``login``: USER:PASSWORD it asks for.
 
-    ``tls``: files of certificate and key. Ends with the block, also when clients still hang on it.
+    ``tls``: files of certificate and key. ``seen`` gets the path of each request. Ends with the block, also when
+    clients still hang on it.
     """
-    handler = type("Handler", (_Handler,), {"folder": folder, "habit": habit, "login": login})
+    handler = type("Handler", (_Handler,), {"folder": folder, "habit": habit, "login": login, "seen": seen})
     http = server.ThreadingHTTPServer((address, 0), handler)
     http.daemon_threads = True
     if tls is not None:
@@ -112,35 +123,53 @@ class _Handler(emulator.RequestHandler):  # type: ignore[misc] # sushy-tools has
     folder: Path
     habit: Habit
     login: str | None
+    seen: list[str] | None
 
     path: str
 
     def do_GET(self) -> None:  # noqa: N802 - the name is the protocol's
         path = self.path.partition("?")[0].rstrip("/")
+        if self.seen is not None:
+            self.seen.append(path)
         # As BMCs do: the root is open, everything below asks for a login.
         if self.login is not None and path != _ROOT and not self._known():
             self.send_error(401)
             return
         if self.habit is Habit.SLOW:
             time.sleep(PAUSE)
-        if path.endswith("/FirmwareInventory"):
-            if self.habit is Habit.TRICKLE:
-                self._trickle()
-                return
-            if self.habit is Habit.HTML:
-                self._send(b"<html><body>Session expired</body></html>", "text/html")
-                return
-            if self.habit in (Habit.CUT, Habit.CIRCLE):
-                self._send(self._damaged(path))
-                return
-        if self.habit is Habit.BROKEN_MEMBER and path.endswith("_GPU_1"):
-            self.send_error(500)
+        if self._misbehaves(path):
             return
         self.path = path
         # The emulator keeps its folder in a global: set for this answer alone under its lock.
         with _LOCK:
             emulator.REDFISH_MOCKUP_FILES = str(self.folder)
             super().do_GET()
+
+    def _misbehaves(self, path: str) -> bool:
+        """Whether the habit has answered in place of the emulator."""
+        inventory, second = path.endswith("/FirmwareInventory"), path.endswith("_GPU_1")
+        match self.habit:
+            case Habit.TRICKLE if inventory:
+                self._trickle()
+            case Habit.FLOOD if inventory:
+                self._trickle(b'{"Members": ["' + b"x" * 65536, pause=0)
+            case Habit.HTML if inventory:
+                self._send(b"<html><body>Session expired</body></html>", "text/html")
+            case Habit.SQUEEZED if inventory:
+                self._send(_squeezed(), encoding="gzip")
+            case Habit.ELSEWHERE if inventory:
+                self.send_response(307)
+                self.send_header("Location", f"http://127.0.0.9:{self.server.server_address[1]}{path}")
+                self.end_headers()
+            case Habit.CUT | Habit.CIRCLE if inventory:
+                self._send(self._damaged(path))
+            case Habit.BROKEN_MEMBER if second:
+                self.send_error(500)
+            case Habit.FLOOD_MEMBER if second:
+                self._trickle(b'{"Version": "' + b"x" * 65536, pause=0)
+            case _:
+                return False
+        return True
 
     def _known(self) -> bool:
         wanted = "Basic " + base64.b64encode(str(self.login).encode()).decode()
@@ -152,22 +181,24 @@ class _Handler(emulator.RequestHandler):  # type: ignore[misc] # sushy-tools has
             return text[: len(text) // 2].encode()
         return json.dumps({**json.loads(text), "Members@odata.nextLink": f"{path}?$skip=50"}).encode()
 
-    def _send(self, body: bytes, kind: str = "application/json") -> None:
+    def _send(self, body: bytes, kind: str = "application/json", encoding: str | None = None) -> None:
         self.send_response(200)
         self.send_header("Content-Type", kind)
+        if encoding is not None:
+            self.send_header("Content-Encoding", encoding)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    def _trickle(self) -> None:
+    def _trickle(self, piece: bytes = b" ", pause: float = 0.2) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
         try:
             while True:
-                self.wfile.write(b" ")
+                self.wfile.write(piece)
                 self.wfile.flush()
-                time.sleep(0.2)
+                time.sleep(pause)
         except OSError:
             return
 
@@ -179,3 +210,10 @@ class _Handler(emulator.RequestHandler):  # type: ignore[misc] # sushy-tools has
 
 
 _LOCK = threading.Lock()
+
+
+def _squeezed() -> bytes:
+    """256 MB of blanks, compressed."""
+    press = zlib.compressobj(1, wbits=31)
+    blanks = b" " * 1024 * 1024
+    return b"".join([*(press.compress(blanks) for _ in range(256)), press.flush()])

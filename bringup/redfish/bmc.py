@@ -68,6 +68,8 @@ def read(way: Way, until: float) -> Answer | Failure:
         import requests
         import sushy
         from sushy import auth, connector, exceptions
+
+        from bringup.redfish import limited
     except ImportError as error:
         raise errors.EngineError(
             "reading BMCs needs sushy", hint="pip install 'lockstep-fleet[bringup]', or use the checkout's environment"
@@ -80,6 +82,8 @@ def read(way: Way, until: float) -> Answer | Failure:
         server_side_retries=1,
         server_side_retries_delay=1,
     )
+    for scheme in ("http://", "https://"):
+        conn._session.mount(scheme, limited.Adapter(way.url, until))
     try:
         basic = auth.BasicAuth(way.user, way.password.get_secret_value())
         root = sushy.Sushy(way.url, auth=basic, connector=conn)
@@ -90,11 +94,15 @@ def read(way: Way, until: float) -> Answer | Failure:
         return _connection(error)
     except (exceptions.SushyError, requests.exceptions.RequestException) as error:
         return Failure("answer", _short(error))
+    except limited.TooLongError as error:
+        return Failure("answer", f"too long: {error}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         # Half an answer, HTML where JSON was promised, or brackets without end.
         return Failure("answer", f"no Redfish: {_short(error)}")
     except TimeoutError:
-        return Failure("timeout", "its answers did not come in time")
+        return Failure("timeout", "no answer in time")
+    except limited.Flooded as error:
+        return Failure("answer", f"too much: {error}")
     finally:
         conn.close()
 

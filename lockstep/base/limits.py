@@ -59,6 +59,8 @@ VACATE_POLL_SECONDS: Final = 5.0
 """Between two looks at a node that is to become vacant."""
 BMC_SECONDS: Final = 120.0
 """One power command; slow BMCs answer in tens of seconds."""
+BMC_MEMORY_SECONDS: Final = 600.0
+"""What a BMC said of its firmware is not asked again by one run for that long, within one boot of its host."""
 POWER_OFF_SECONDS: Final = 180.0
 """Until a machine that was told to is proved off."""
 REIMAGE_SECONDS: Final = 1800.0

@@ -15,6 +15,7 @@ from pinsets.model import Lock
 SKU = "lab-gb200"
 PINSET = "2026-09-lab-gb200"
 OS = "debian-12-amd64"
+BOOT = "4ced1d57-7882-49fa-b1cd-fbad5f1d3e41"
 CLUSTER = "9f410827-0000-0000-0000-000000000001"
 
 
@@ -45,7 +46,7 @@ def fleet_file(folder: Path, nodes: Mapping[str, str], ssh: str = "{user: root, 
 def answer(serial: str = "SN1", **changes: str | None) -> bytes:
     """JSON Lines of a node in step; ``changes`` replace what is read.
 
-    Known: driver, ondisk, kernel, nccl, bios, smi, admission, vbios0 … vbios3 (None: that GPU is gone).
+    Known: driver, ondisk, kernel, nccl, bios, boot, smi, admission, vbios0 … vbios3 (None: that GPU is gone).
     """
     found = lock()
     version = {pin.component: pin.version for pin in found.pins}
@@ -53,7 +54,9 @@ def answer(serial: str = "SN1", **changes: str | None) -> bytes:
     kernel = changes.get("kernel") or version["kernel"]
     nccl = changes.get("nccl") or version["nccl"]
     records = {
-        "host": _host(driver, kernel, serial, changes.get("admission"), changes.get("bios") or "1.0"),
+        "host": _host(
+            driver, kernel, serial, changes.get("admission"), changes.get("bios") or "1.0", changes.get("boot") or BOOT
+        ),
         "kernel": f"{kernel} x86_64\n",
         "boot": "",
         "serial": "",
@@ -89,9 +92,9 @@ def _line(name: str, text: str, rc: int = 0) -> bytes:
     return json.dumps({"id": name, "rc": rc, "ms": 10, "out": out, "err": ""}).encode()
 
 
-def _host(driver: str, kernel: str, serial: str, admission: str | None, bios: str) -> str:
+def _host(driver: str, kernel: str, serial: str, admission: str | None, bios: str, boot: str) -> str:
     files = {
-        "/proc/sys/kernel/random/boot_id": "4ced1d57-7882-49fa-b1cd-fbad5f1d3e41",
+        "/proc/sys/kernel/random/boot_id": boot,
         "/etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_ID="12"\nID=debian',
         "/proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {driver}  Release",
         "/sys/module/nvidia/version": driver,

@@ -6,6 +6,7 @@ import datetime
 import http.server
 import ipaddress
 import json
+import resource
 import subprocess
 import sys
 import threading
@@ -104,6 +105,45 @@ def test_one_broken_member_costs_only_itself(folder: Path) -> None:
     assert list(answer.unread) == ["HGX_FW_GPU_1"]
 
 
+@pytest.mark.parametrize("habit", [Habit.FLOOD, Habit.SQUEEZED])
+def test_an_answer_without_end_is_dropped_before_it_fills_anything(folder: Path, habit: Habit) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with lab_bmc.serving(folder, habit=habit) as url:
+        answer = read(url)
+    assert answer == Failure("answer", "too long: an answer of more than 4096 kB")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
+
+
+def test_a_member_without_end_costs_only_itself(folder: Path) -> None:
+    with lab_bmc.serving(folder, habit=Habit.FLOOD_MEMBER) as url:
+        answer = read(url)
+    assert isinstance(answer, Answer)
+    assert [member["Id"] for member in answer.members] == ["HGX_FW_GPU_0"]
+    assert answer.unread == {"HGX_FW_GPU_1": "an answer of more than 4096 kB"}
+
+
+def test_many_long_answers_together_are_too_much(tmp_path: Path) -> None:
+    many = [{"Id": f"HGX_FW_GPU_{n}", "Version": "1", "Description": "x" * 3_000_000} for n in range(7)]
+    with lab_bmc.serving(lab_bmc.unfold(tree(*many), tmp_path / "tree")) as url:
+        answer = read(url)
+    assert answer == Failure("answer", "too much: more than all of its firmware could be")
+
+
+def test_a_bmc_that_trickles_is_left_at_the_deadline_by_its_own_thread(folder: Path) -> None:
+    began = time.monotonic()
+    with lab_bmc.serving(folder, habit=Habit.TRICKLE) as url:
+        assert read(url, seconds=1.5) == Failure("timeout", "no answer in time")
+    assert time.monotonic() - began < 10
+
+
+def test_an_inventory_that_has_moved_to_another_host_is_not_followed(folder: Path) -> None:
+    with lab_bmc.serving(folder, habit=Habit.ELSEWHERE, login="admin:right") as url:
+        answer = read(url)
+    assert isinstance(answer, Failure)
+    assert "127.0.0.9" in answer.reason
+    assert "not itself" in answer.reason
+
+
 def test_a_bmc_that_points_at_another_host_gets_no_password_carried_there(tmp_path: Path, folder: Path) -> None:
     asked: list[str | None] = []
 
@@ -147,7 +187,24 @@ def test_nobody_listens_there() -> None:
     assert answer.kind == "connection"
 
 
-def test_a_slow_bmc_ends_at_its_deadline_and_a_trickling_one_is_left_behind(folder: Path, tmp_path: Path) -> None:
+def test_a_reading_that_hangs_beyond_its_deadline_is_left_behind() -> None:
+    released = threading.Event()
+
+    def hanging(way: Way, until: float) -> Answer | Failure:
+        released.wait(30)
+        return Failure("answer", "late")
+
+    at = Bmc(redfish="http://127.0.0.1:9", credentials=Reference(env="LOCKSTEP_TEST_BMC"))
+    began = time.monotonic()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCKSTEP_TEST_BMC", "admin:right")
+        found = source.read([source.Asked(node("n", bmc=at), SKU)], seconds=0.5, reader=hanging)
+    released.set()
+    assert found.nodes[node("n").name].unreachable == "BMC timeout: not done in 0 s"
+    assert time.monotonic() - began < 10
+
+
+def test_a_slow_bmc_and_a_trickling_one_end_at_their_deadline(folder: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("admin:right\n")
     secret.chmod(0o600)
@@ -173,8 +230,8 @@ def test_a_slow_bmc_ends_at_its_deadline_and_a_trickling_one_is_left_behind(fold
     said = {str(name): facts.unreachable for name, facts in found.nodes.items()}
     assert said == {
         "good": None,
-        "slow": "BMC timeout: its answers did not come in time",
-        "trickling": "BMC timeout: not done in 2 s",
+        "slow": "BMC timeout: no answer in time",
+        "trickling": "BMC timeout: no answer in time",
         "none": "BMC address: the fleet file gives no `bmc: {redfish: …}` for it",
     }
     assert sorted(seen) == ["good", "slow", "trickling"]
