@@ -11,18 +11,15 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bringup.injob import variables
 from bringup.injob.reports import Report
 
-__all__ = ["PER_RANK", "Library", "load", "mapped_files", "observe", "of_files"]
-
-PER_RANK: Final = frozenset({"NCCL_DEBUG_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_TOPO_DUMP_FILE", "UCX_NET_DEVICES"})
-"""Variables that rightly differ between the ranks of one node: file names of dumps, the device nearest to a rank."""
-_VARIABLES: Final = re.compile(r"(?:NCCL|UCX|FI|RCCL|HSA)_[A-Z0-9_]+")
+__all__ = ["Library", "load", "mapped_files", "observe", "of_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,10 @@ LIBRARIES: Final[tuple[Library, ...]] = (
     Library("cudnn@library", re.compile(r"libcudnn\.so"), None),
     Library("driver@library", re.compile(r"libcuda\.so"), "libcuda.so.1"),
 )
+_PLUGINS: Final = "nccl.plugins@library"
 _PLUGIN: Final = re.compile(r"lib[nr]ccl-(?:net|tuner|profiler)[A-Za-z0-9_.-]*\.so[0-9.]*")
+_NVIDIA_GPUS: Final = Path("/proc/driver/nvidia/gpus")
+_CARDS: Final = Path("/sys/class/drm")
 _STATIC: Final = re.compile(r"libtorch_cuda\.so|libtorch_hip\.so|libjax|xla_extension")
 """Frameworks that may carry NCCL inside themselves."""
 
@@ -86,24 +86,40 @@ def observe(
     With ``loading`` (and without ``pid``) libraries that are not mapped yet are loaded by
     the names that a framework would use. ``ignored`` names variables that may differ.
     """
-    files = mapped_files(pid)
-    mapped = any(library.file.match(os.path.basename(name)) for name in files for library in LIBRARIES[:2])
-    if loading and pid is None and not mapped:
-        load()
-        files = mapped_files(None)
-    values, unreadable, origin = of_files(files)
+    values: dict[str, str] = {}
+    unreadable: dict[str, str] = {}
+    origin: dict[str, str] = {}
+    mapped = False
+    try:
+        files = mapped_files(pid)
+        mapped = any(library.file.match(os.path.basename(name)) for name in files for library in LIBRARIES[:2])
+        if loading and pid is None and not mapped:
+            load()
+            files = mapped_files(None)
+        values, unreadable, origin = of_files(files)
+        given = _environment(pid) if environment is None else environment
+        values |= variables.of_environment(given, frozenset(ignored) | variables.PER_RANK)
+    except OSError as error:
+        # A process that nobody could look into has nothing in common with one that has no NCCL.
+        why = f"{error.filename}: {error.strerror}"
+        unreadable = dict.fromkeys([*(library.coordinate for library in LIBRARIES), _PLUGINS], why)
+        values, origin = {}, {}
     _driver(values, unreadable)
     _firmware(values, unreadable)
-    values |= _variables(os.environ if environment is None else environment, frozenset(ignored) | PER_RANK)
     return Report(rank, world, socket.gethostname(), attempt, secrets.token_hex(8), values, unreadable, origin, mapped)
 
 
+def _environment(pid: int | None) -> dict[str, str]:
+    """Variables as NCCL will see them in this process, or saw them when process ``pid`` was started. Raises OSError."""
+    if pid is None:
+        return variables.with_files(os.environ, Path("/"), variables.home())
+    owner = os.stat(f"/proc/{pid}").st_uid
+    return variables.with_files(variables.of_process(pid), Path(f"/proc/{pid}/root"), variables.home(owner))
+
+
 def mapped_files(pid: int | None = None) -> tuple[str, ...]:
-    """Files that a process has mapped, each once, in the order of their addresses; () when it may not be read."""
-    try:
-        text = Path(f"/proc/{pid or 'self'}/maps").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return ()
+    """Files that a process has mapped, each once, in the order of their addresses. Raises OSError."""
+    text = Path(f"/proc/{pid or 'self'}/maps").read_text(encoding="utf-8", errors="surrogateescape")
     names = (line.split(maxsplit=5)[-1] for line in text.splitlines() if line.count("/"))
     return tuple(dict.fromkeys(name for name in names if name.startswith("/")))
 
@@ -152,7 +168,7 @@ def of_files(files: Sequence[str]) -> tuple[dict[str, str], dict[str, str], dict
     if not ({"nccl@library", "rccl@library"} & (values.keys() | unreadable.keys())):
         _inside_frameworks(by_name, values, origin)
     plugins = sorted({base for base in by_name.values() if _PLUGIN.fullmatch(base)})
-    values["nccl.plugins@library"] = ", ".join(plugins) or "absent"
+    values[_PLUGINS] = ", ".join(plugins) or "absent"
     return values, unreadable, origin
 
 
@@ -203,28 +219,36 @@ def _driver(values: dict[str, str], unreadable: dict[str, str]) -> None:
 
 
 def _firmware(
-    values: dict[str, str], unreadable: dict[str, str], proc: Path = Path("/proc/driver/nvidia/gpus")
+    values: dict[str, str], unreadable: dict[str, str], proc: Path = _NVIDIA_GPUS, cards: Path = _CARDS
 ) -> None:
     """VBIOS of the GPUs that are visible here, as one value: a rank may see one of eight, under another index."""
+    _one_firmware("firmware.gpu@running", sorted(proc.glob("*/information")), _video_bios, values, unreadable)
+    _one_firmware(
+        "firmware.ifwi@running", sorted(cards.glob("card*/device/vbios_version")), str.strip, values, unreadable
+    )
+
+
+def _one_firmware(
+    coordinate: str,
+    files: Sequence[Path],
+    version: Callable[[str], str],
+    values: dict[str, str],
+    unreadable: dict[str, str],
+) -> None:
     found: set[str] = set()
-    for path in sorted(proc.glob("*/information")):
+    for path in files:
         try:
-            text = path.read_text(encoding="utf-8", errors="replace")
+            found.add(version(path.read_text(encoding="utf-8", errors="replace")))
         except OSError as error:
-            unreadable["firmware.gpu@running"] = f"{path}: {error.strerror}"
+            unreadable[coordinate] = f"{path}: {error.strerror}"
             return
-        match = re.search(r"^Video BIOS:\s*(\S+)", text, re.MULTILINE)
-        found.add(match[1] if match else "unknown")
-    if found and not any("?" in version or version == "unknown" for version in found):
-        values["firmware.gpu@running"] = " and ".join(sorted(found))
+    if found and all(found) and not any("?" in one for one in found):
+        values[coordinate] = " and ".join(sorted(found))
     elif found:
         # A GPU that nobody opened yet shows question marks there.
-        unreadable["firmware.gpu@running"] = "the driver has not read the VBIOS of every GPU yet"
+        unreadable[coordinate] = "the driver has not read the VBIOS of every GPU yet"
 
 
-def _variables(environment: Mapping[str, str], ignored: frozenset[str]) -> dict[str, str]:
-    return {
-        f"variable {name}": value[:1000]
-        for name, value in environment.items()
-        if _VARIABLES.fullmatch(name) and name not in ignored
-    }
+def _video_bios(text: str) -> str:
+    match = re.search(r"^Video BIOS:\s*(\S+)", text, re.MULTILINE)
+    return match[1] if match else ""

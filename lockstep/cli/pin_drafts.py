@@ -133,13 +133,13 @@ def from_node(
     _put(draft, name, skus, waive, write)
 
 
-def _read(node: str, fleet: str | None, facts: str | None, skus: Sequence[str]) -> tuple[NodeFacts, list[str]]:
+def _read(node: str, fleet: str | None, facts: str | None, wanted: Sequence[str]) -> tuple[NodeFacts, list[str]]:
     """(facts of the node, SKU of its pool)."""
     from lockstep.base import names
 
     given = settings.load()
     if fleet is None:
-        return _facts_of(_read_host(node, facts, skus), names.NodeName(node), facts), []
+        return _facts_of(_read_host(node, facts, wanted), names.NodeName(node), facts), []
     from bringup import reading, stored
     from inventory import load as fleets
     from pinsets import components

@@ -43,7 +43,7 @@ def command(
         float, typer.Option("--timeout", metavar="SECONDS", help="Until all ranks must be there.")
     ] = 120,
     pid: Annotated[
-        int | None, typer.Option("--pid", help="Look at what this process of the machine has mapped, not at our own.")
+        int | None, typer.Option("--pid", help="Look at this process of the machine, not at our own.")
     ] = None,
     ignore: Annotated[
         list[str] | None, typer.Option("--ignore", metavar="NAME", help="A variable that may differ between ranks.")

@@ -28,6 +28,15 @@ print("the first collective")
 """
 
 
+COMMAND = """
+import mmap, os, sys
+file = open(os.environ["LIBRARY"], "rb")
+held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+from lockstep.cli import main
+sys.exit(main.run(["preflight", *sys.argv[1:]]))
+"""
+
+
 def start(rank: int, world: int, place: Mapping[str, str], path: Path, seconds: float = 30) -> subprocess.Popen[str]:
     """One rank of a job, as a launcher starts it."""
     environment = {
@@ -212,6 +221,37 @@ def test_the_command_looks_at_a_process_and_starts_the_program(tmp_path: Path, u
     assert done.stdout.splitlines()[-1] == "trained"
     assert "1 ranks in step" in done.stdout
     assert (tmp_path / "m" / "9-0-0" / "verdict.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [
+        ((), [{"RANK": str(rank), "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "t"} for rank in (0, 1)]),
+        ((), [{"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "SLURM_JOB_ID": "7"} for rank in (0, 1)]),
+        ((), [{"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2"} for rank in (0, 1)]),
+        # An init container of an Indexed Job: Kubernetes says which pod it is, and not how many there are.
+        (("--world", "2"), [{"JOB_COMPLETION_INDEX": str(rank)} for rank in (0, 1)]),
+    ],
+    ids=["torchrun", "srun", "mpirun", "init container"],
+)
+def test_every_launcher_says_which_rank_it_is(
+    tmp_path: Path, usual: Path, words: tuple[str, ...], ranks: list[dict[str, str]]
+) -> None:
+    other = library(tmp_path / "other" / "libnccl.so.2", "NCCL version 2.23.4+cuda12.6")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", COMMAND, "--folder", str(tmp_path / "m"), *words, "--", "echo", "trained"],
+            env={"PATH": os.environ["PATH"], "LIBRARY": str(path), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for environment, path in zip(ranks, (usual, other), strict=True)
+    ]
+    for code, out, err in ended(processes):
+        assert (code, out) == (1, ""), err
+        assert "2.23.4+cuda12.6" in err
+        assert "rank" in err
 
 
 def test_wrong_words_are_bad_input_with_a_remedy(tmp_path: Path) -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import mmap
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bringup.injob import observe
+import pytest
+
+from bringup.injob import judge, observe, variables
 from bringup.injob.reports import Report
+from lockstep.base import errors
 
 
 def library(path: Path, text: str) -> Path:
@@ -121,3 +127,60 @@ def test_the_driver_tells_the_firmware_of_gpus_without_nvml(tmp_path: Path) -> N
     observe._firmware(values, unreadable, tmp_path)
     assert values == {}
     assert "firmware.gpu@running" in unreadable
+
+
+def test_firmware_of_amd_gpus_is_told_by_sysfs(tmp_path: Path) -> None:
+    for number, version in ((0, "113-M350-01"), (1, "113-M350-01"), (2, "113-M350-02")):
+        (tmp_path / f"card{number}" / "device").mkdir(parents=True)
+        (tmp_path / f"card{number}" / "device" / "vbios_version").write_text(f"{version}\n")
+    (tmp_path / "card3" / "device").mkdir(parents=True)  # the console of a BMC
+    values: dict[str, str] = {}
+    observe._firmware(values, {}, tmp_path / "none", tmp_path)
+    assert values == {"firmware.ifwi@running": "113-M350-01 and 113-M350-02"}
+
+
+def test_nccls_own_files_count_behind_the_environment_and_the_users_before_the_systems(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "root").mkdir()
+    (tmp_path / "etc" / "nccl.conf").write_text(
+        "# NCCL_PROTO=LL\nNCCL_ALGO=Tree\nNCCL_IB_HCA=mlx5_0\nNCCL_NET=IB\nnoise\n"
+    )
+    (tmp_path / "root" / ".nccl.conf").write_text("NCCL_IB_HCA=mlx5_1\n")
+    (tmp_path / "mine.conf").write_text("NCCL_IB_HCA=mlx5_2")
+    plain = variables.with_files({"NCCL_ALGO": "Ring"}, tmp_path, "/root")
+    assert plain == {"NCCL_ALGO": "Ring", "NCCL_IB_HCA": "mlx5_1", "NCCL_NET": "IB"}
+    named = variables.with_files({"NCCL_CONF_FILE": "/mine.conf"}, tmp_path, "/root")
+    assert named["NCCL_IB_HCA"] == "mlx5_2"
+    assert "variable NCCL_CONF_FILE" not in variables.of_environment(named, variables.PER_RANK)
+    (tmp_path / "etc" / "nccl.conf").write_bytes(b"\xff\x00=\nNCCL_ALGO=\xfe")
+    assert variables.with_files({}, tmp_path, None)["NCCL_ALGO"] == "\ufffd"
+
+
+def test_the_variables_of_another_process_are_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    path = library(tmp_path / "libnccl.so.2", "NCCL version 2.26.2")
+    code = "import mmap,sys; f=open(sys.argv[1],'rb'); m=mmap.mmap(f.fileno(),0,access=mmap.ACCESS_READ); input()"
+    words = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, env={"NCCL_ALGO": "Tree"}) as job:
+        assert job.stdin is not None
+        try:
+            for _ in range(200):
+                report = observe.observe(0, 1, "s", pid=job.pid)
+                if report.mapped:
+                    break
+                time.sleep(0.05)
+        finally:
+            job.stdin.close()
+    assert report.values["nccl@library"] == "2.26.2"
+    assert report.values["variable NCCL_ALGO"] == "Tree"
+
+
+def test_a_process_that_is_gone_is_unreadable_and_not_without_libraries() -> None:
+    done = subprocess.Popen(["true"])
+    done.wait()
+    gone = observe.observe(0, 2, "s", pid=done.pid)
+    assert "No such" in gone.unreadable["nccl@library"]
+    other = Report(1, 2, "h", "s", "n", {"nccl@library": "2.27.5", "nccl.plugins@library": "absent"})
+    verdict = judge.judge([gone, other], 2)
+    assert verdict.exit_code is errors.ExitCode.NOT_MEASURED
+    assert all(odd.unreadable for odd in verdict.odd)
