@@ -48,6 +48,11 @@ class Ledger:
         if undecided:
             self._judgements.setdefault(id(undecided), (undecided, []))[1].append(node)
 
+    def add_group(self, undecided: tuple[rules.Undecided, ...], nodes: Iterable[NodeName]) -> None:
+        """What a judgement of a group left open: on all of its nodes."""
+        if undecided:
+            self._judgements.setdefault(id(undecided), (undecided, []))[1].extend(nodes)
+
     def entries(self) -> tuple[Undecided, ...]:
         """By rule."""
         nodes: dict[str, list[list[NodeName]]] = defaultdict(list)
@@ -173,26 +178,28 @@ class Groups:
     skewed_domains: set[DomainName] = field(default_factory=set)
 
 
-def of_groups(members: Sequence[Member]) -> Groups:
-    """Breaches of the rules about groups: of all members, and of each domain.
+def of_groups(members: Sequence[Member], ledger: Ledger) -> Groups:
+    """Breaches of the rules about groups: of all members, and of each domain; what stays open goes into ``ledger``.
 
     Nodes that count against different locks are not held against each other: a roll-out is no skew. Neither is a node
     whose own deviation stands at the coordinate of a breach: when it is mended, it agrees with the others.
     """
     result = Groups()
     for group in _by_lock(members):
-        _one_group(result, group, "pool")
+        _one_group(result, ledger, group, "pool")
     by_domain: dict[DomainName, list[Member]] = defaultdict(list)
     for member in members:
         if member.domain is not None:
             by_domain[member.domain].append(member)
-    quiet: set[frozenset[object]] = set()
+    quiet: dict[frozenset[object], tuple[rules.Undecided, ...]] = {}
     for domain in by_domain.values():
         for group in _by_lock(domain):
             # Racks in step all look alike: what was judged without a breach once needs no second look.
             key = frozenset((member.alike, member.explained) for member in group)
-            if key not in quiet and _one_group(result, group, "domain"):
-                quiet.add(key)
+            if key in quiet:
+                ledger.add_group(quiet[key], [member.facts.node for member in group])
+            elif (open_ := _one_group(result, ledger, group, "domain")) is not None:
+                quiet[key] = open_
     return result
 
 
@@ -203,17 +210,20 @@ def _by_lock(members: Sequence[Member]) -> Iterable[list[Member]]:
     return found.values()
 
 
-def _one_group(result: Groups, members: Sequence[Member], level: Literal["domain", "pool"]) -> bool:
-    """Whether no rule is broken."""
+def _one_group(
+    result: Groups, ledger: Ledger, members: Sequence[Member], level: Literal["domain", "pool"]
+) -> tuple[rules.Undecided, ...] | None:
+    """The rules left open; None where one is broken."""
     if len(members) < 2:
-        return True
-    breaches = _judged(members, level, None)
+        return ()
+    breaches, undecided = _judged(members, level, None)
+    ledger.add_group(undecided, [member.facts.node for member in members])
     for rule in dict.fromkeys(breach.rule for breach, _ in breaches):
         places = {place for breach, _ in breaches if breach.rule is rule for place in breach.coordinates}
         rest = [member for member in members if member.explained.isdisjoint(places)]
         mine = [pair for pair in breaches if pair[0].rule is rule]
         if len(rest) < len(members):
-            mine = _judged(rest, level, rule) if len(rest) > 1 else []
+            mine = _judged(rest, level, rule)[0] if len(rest) > 1 else []
         for breach, named in mine:
             found = _deviation(breach)
             result.findings.append(finding(found, tuple(one.facts.node for one in named)))
@@ -221,13 +231,15 @@ def _one_group(result: Groups, members: Sequence[Member], level: Literal["domain
                 result.skewed.update((one.facts.node, found.verdict) for one in named)
                 if level == "domain":
                     result.skewed_domains.update(one.domain for one in named if one.domain is not None)
-    return not breaches
+    return undecided if not breaches else None
 
 
 def _judged(
     members: Sequence[Member], level: Literal["domain", "pool"], only: rules.Rule | None
-) -> list[tuple[rules.Breach, list[Member]]]:
-    """(breach, the nodes it names) of the rules of a level, or of one; nodes that read alike are looked at once."""
+) -> tuple[list[tuple[rules.Breach, list[Member]]], tuple[rules.Undecided, ...]]:
+    """(breaches with the nodes they name, rules left open) of a level, or of one rule; nodes that read alike are looked
+    at once.
+    """
     classes: dict[object, list[Member]] = defaultdict(list)
     for member in members:
         classes[member.alike].append(member)
@@ -240,7 +252,7 @@ def _judged(
     )
     standing_for = {alike[0].facts.node: alike for alike in classes.values()}
     order = {member.facts.node: index for index, member in enumerate(members)}
-    return [
+    named = [
         (
             breach,
             sorted(
@@ -250,6 +262,7 @@ def _judged(
         )
         for breach in outcome.breaches
     ]
+    return named, outcome.undecided
 
 
 def finding(deviation: Deviation, nodes: tuple[NodeName, ...]) -> Finding:

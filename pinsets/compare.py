@@ -56,7 +56,7 @@ def compare(expectations: Sequence[Expectation], snapshot: Snapshot) -> Comparis
     nodes, shared = _results(serving)
     members = [one for one in expectations if one.node.name in nodes]
     group = groups.judge(members, snapshot, {name: judged[1:] for name, judged in serving.items()}, grouper)
-    ruled = breaches.of_groups(judge.members(members, facts, serving))
+    ruled = breaches.of_groups(judge.members(members, facts, serving), judge.ledger)
     of_group = [*group.findings, *ruled.findings]
     skewed = {**dict.fromkeys(group.skewed, Verdict.SKEWED), **ruled.skewed}
     _add(nodes, skewed, of_group)

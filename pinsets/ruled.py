@@ -38,7 +38,7 @@ def added(comparison: Comparison, snapshot: Snapshot, grouper: factsets.Grouper)
         ledger.add(judged[1], member.facts.node)
         for deviation in (*judged[0], *host_state.disks(member.facts.attributes)):
             holders.setdefault(deviation, []).append(member.facts.node)
-    group = breaches.of_groups(members)
+    group = breaches.of_groups(members, ledger)
     single = [(breaches.finding(one, tuple(names)), one.verdict) for one, names in holders.items()]
     found = [*single, *((one, _verdict(one)) for one in group.findings)]
     return replace(
