@@ -36,6 +36,10 @@ class Clock:
         limit = self.patience.host_seconds if until_seconds is None else until_seconds
         return max(min(limit, self.patience.host_seconds) - self.spent, 0.001)
 
+    def at(self, seconds: float) -> float:
+        """The monotonic time ``seconds`` after the start."""
+        return self.started + seconds
+
     @property
     def login(self) -> float:
         return self.left(self.login_limit)

@@ -1,8 +1,8 @@
 """One script to one host over SSH, by paramiko tuned for sweeps.
 
 What the tuning buys (client CPU per host): own host-key dictionaries instead of paramiko's files (342 → 7 ms at
-1,000 known hosts), keys parsed once (128 ms per RSA key), TCP_NODELAY (45 ms of wall), cheap algorithms preferred.
-Algorithms are preferences and not restrictions: a server without them is still served.
+1,000 known hosts), keys parsed once (128 ms per RSA key), TCP_NODELAY (45 ms of wall), cheap algorithms preferred, one
+thread per host instead of two (`talk`). Algorithms are preferences: a server without them is still served.
 
 Paramiko bounds each stage but not the host, so every wait here is bounded by what is left of one monotonic
 deadline, and the socket is closed at its end.
@@ -10,19 +10,20 @@ deadline, and the socket is closed at its end.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import paramiko
-from paramiko.ssh_exception import IncompatiblePeer, SSHException
+from paramiko.auth_handler import AuthHandler
+from paramiko.ssh_exception import IncompatiblePeer, PartialAuthentication, SSHException
 
 from bringup.transport import known_hosts, methods, sockets, ssh_keys
 from bringup.transport.base import Failure, FailureKind, Identity, Jump, Outcome, Patience, Target
 from bringup.transport.sockets import Clock, Failed
+from bringup.transport.talk import Ended, Session, Steps, Wire, execute, open_session
 from lockstep.base import limits
 
 __all__ = ["Ssh"]
@@ -35,16 +36,10 @@ _KEYS_TRIED = 5
 _READ_BYTES = 64 * 1024
 _PILED_BYTES = 1024 * 1024
 """Half of paramiko's window."""
-_LOOK_SECONDS = 1.0
+_STATUS_SECONDS = 1.0
+"""How long the exit status may come after the end of the output."""
 _RELAY_FAILURE_SECONDS = 15.0
 """A jump host that failed is not tried again for each of its thousand nodes."""
-
-
-class _Transport(paramiko.Transport):
-    """Looks at its socket when something comes, and else rarely: at ten looks a second (the default) a sweep of
-    slow hosts spends more on looking than on reading. Cutting the socket wakes it at once."""
-
-    _active_check_timeout = 2.0
 
 
 class Ssh:
@@ -58,7 +53,7 @@ class Ssh:
         self._lock = threading.Lock()
         self._keys: dict[Identity, paramiko.PKey | str] = {}
         self._agent: list[paramiko.PKey] | None = None
-        self._open: set[paramiko.Transport] = set()
+        self._open: set[Session] = set()
         self._relays: dict[tuple[Jump, ...], _Relay] = {}
         self._closed = False
 
@@ -68,8 +63,15 @@ class Ssh:
         if target.refused:
             return Failure(FailureKind.NO_ROUTE, target.refused)
         try:
-            with self._session(target, clock) as transport:
-                return _feed(transport, script, clock)
+            sock = self._way(target, clock)
+            wire = Wire(sock, clock.at(clock.login_limit))
+            session = self._begun(wire, target, lambda one: self._reading(one, target, script, clock))
+            try:
+                session.converse()
+                answer: Outcome | Failure = session.talk.result()
+                return answer
+            finally:
+                self._forget(session)
         except Failed as failed:
             kind, reason, remedy = failed.failure
             return Failure(kind, reason, clock.spent, remedy)
@@ -80,19 +82,10 @@ class Ssh:
         """Cut every connection."""
         with self._lock:
             self._closed = True
-            transports = list(self._open)
+            sessions = list(self._open)
             self._relays.clear()
-        for transport in transports:
-            _cut(transport)
-
-    @contextlib.contextmanager
-    def _session(self, target: Target, clock: Clock) -> Iterator[paramiko.Transport]:
-        sock = self._way(target, clock)
-        transport = self._login(sock, target, clock)
-        try:
-            yield transport
-        finally:
-            self._forget(transport)
+        for session in sessions:
+            session.cut()
 
     def _way(self, target: Target, clock: Clock) -> socket.socket | paramiko.Channel:
         """A socket to the node, through its jump hosts if it has any."""
@@ -102,34 +95,45 @@ class Ssh:
             relay = self._relays.setdefault(target.jumps, _Relay(target.jumps))
         return relay.channel(self, target, clock)
 
-    def _login(
-        self, sock: socket.socket | paramiko.Channel, target: Target | Jump, clock: Clock, name: str | None = None
-    ) -> paramiko.Transport:
-        """Key exchange, host key, authentication; a transport that may open channels."""
-        transport = _Transport(sock)
+    def _begun(self, wire: Wire, target: Target | Jump, steps: Callable[[Session], Steps]) -> Session:
+        """A session that has said nothing yet; one more to cut when the sweep is stopped."""
+        session = Session(wire, steps)
+        _prefer(session, target.host_keys)
         with self._lock:
             if self._closed:
-                sock.close()
+                wire.cut()
                 raise Failed(FailureKind.CLOSED, "the sweep was stopped")
-            self._open.add(transport)
-        try:
-            _prefer(transport, target.host_keys)
-            transport.banner_timeout = clock.login
-            transport.handshake_timeout = clock.login
-            transport.auth_timeout = clock.login
-            negotiated = threading.Event()
-            transport.start_client(event=negotiated)
-            negotiated.wait(clock.login)
-            if not (negotiated.is_set() and transport.is_active()):
-                raise _silent(transport, clock)
-            self._verify(transport, target, name or (target.node if isinstance(target, Target) else target.address))
-            self._authenticate(transport, target, clock)
-        except BaseException:
-            self._forget(transport)
-            raise
-        return transport
+            self._open.add(session)
+        return session
 
-    def _verify(self, transport: paramiko.Transport, target: Target | Jump, name: str) -> None:
+    def shared(self, sock: socket.socket | paramiko.Channel, jump: Jump, clock: Clock) -> Session:
+        """Logged in to a jump host, read by a thread of its own from then on."""
+        wire = Wire(sock, clock.at(clock.login_limit), shared=True)
+        session = self._begun(wire, jump, lambda one: self._login(one, jump, clock, jump.address))
+        try:
+            session.converse()
+            session.talk.result()
+        except BaseException:
+            self._forget(session)
+            raise
+        return session
+
+    def _reading(self, session: Session, target: Target, script: str, clock: Clock) -> Steps:
+        yield from self._login(session, target, clock, target.node)
+        session.wire.until = clock.at(clock.patience.host_seconds)
+        return (yield from _feed(session, script, clock))
+
+    def _login(self, session: Session, target: Target | Jump, clock: Clock, name: str) -> Steps:
+        """Key exchange, host key, authentication; the session may open channels then."""
+        try:
+            yield session.negotiated.is_set
+        except Ended as ended:
+            raise _silent(session, clock, ended) from None
+        self._verify(session, target, name)
+        yield from self._authenticate(session, target, clock)
+        session.wire.until = None
+
+    def _verify(self, transport: Session, target: Target | Jump, name: str) -> None:
         """The server's key must be one of the known; nothing is learnt from the network but where the user says so."""
         offered = transport.get_remote_server_key()
         shown = f"{offered.get_name()} {offered.get_base64()}"
@@ -145,30 +149,33 @@ class Ssh:
             reason = f"its key was not accepted, since {target.trust.file} cannot be written: {error.strerror}"
             raise Failed(FailureKind.HOST_KEY_UNKNOWN, reason) from error
 
-    def _authenticate(self, transport: paramiko.Transport, target: Target | Jump, clock: Clock) -> None:
+    def _authenticate(self, session: Session, target: Target | Jump, clock: Clock) -> Steps:
         problems: list[str] = []
         tried = 0
-        for key in self._candidates(target, problems):
-            if tried == _KEYS_TRIED:
-                break
-            tried += 1
-            transport.auth_timeout = clock.login
-            try:
-                transport.auth_publickey(target.user, key)
-            except paramiko.BadAuthenticationType:
-                break
-            except paramiko.AuthenticationException as error:
-                if clock.login <= 0.01:
-                    raise Failed(FailureKind.HUNG, "silent during login") from error
-                continue
-            except (SSHException, EOFError) as error:
-                problems.append(ssh_keys.text(error))
-                break
-            if transport.is_authenticated():
-                return
-            problems.append("the server asks for more than a key")
-            break
-        taken = _methods(transport, target.user)
+        taken: Sequence[str] = ()
+        try:
+            for key in self._candidates(target, problems):
+                if tried == _KEYS_TRIED:
+                    break
+                tried += 1
+                answered = threading.Event()
+                session.auth_publickey(target.user, key, answered)
+                yield answered.is_set
+                if session.is_authenticated():
+                    return
+                error = session.get_exception()
+                if isinstance(error, PartialAuthentication):
+                    problems.append("the server asks for more than a key")
+                    break
+                if isinstance(error, paramiko.BadAuthenticationType):
+                    break
+            taken = yield from _methods(session, target.user)
+        except SSHException as error:
+            problems.append(ssh_keys.text(error))
+        except Ended as ended:
+            if ended.timed_out:
+                raise Failed(FailureKind.HUNG, f"silent during login for {clock.login_limit:.0f} s") from None
+            problems.append("the server closed the connection")
         problems += [f"the server takes {', '.join(taken)}"] if taken else []
         reason = f"no key of {target.user} was accepted ({tried} tried"
         reason += f"; {'; '.join(dict.fromkeys(problems))})" if problems else ")"
@@ -202,10 +209,10 @@ class Ssh:
                 self._agent = ssh_keys.agent_keys()
             return self._agent
 
-    def _forget(self, transport: paramiko.Transport) -> None:
+    def _forget(self, session: Session) -> None:
         with self._lock:
-            self._open.discard(transport)
-        _cut(transport)
+            self._open.discard(session)
+        session.cut()
 
 
 class _Relay:
@@ -261,7 +268,7 @@ class _Relay:
                 sock = transport.open_channel(
                     "direct-tcpip", (jump.address, jump.port), ("127.0.0.1", 0), timeout=clock.left()
                 )
-            transport = ssh._login(sock, jump, clock)
+            transport = ssh.shared(sock, jump, clock)
         assert transport is not None  # noqa: S101 - a relay has at least one jump
         return transport
 
@@ -283,21 +290,23 @@ def _first(wanted: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:
     return (*front, *(name for name in offered if name not in front))
 
 
-def _methods(transport: paramiko.Transport, user: str) -> Sequence[str]:
+def _methods(session: Session, user: str) -> Generator[Callable[[], bool], None, Sequence[str]]:
     """How the server lets ``user`` in, asked by the method `none`; empty where it does not say."""
-    try:
-        transport.auth_none(user)
-    except paramiko.BadAuthenticationType as error:
+    answered = threading.Event()
+    if session.auth_handler is None:
+        session.auth_handler = AuthHandler(session)
+    session.auth_handler.auth_none(user, answered)
+    yield answered.is_set
+    error = session.get_exception()
+    if isinstance(error, paramiko.BadAuthenticationType):
         return [str(method) for method in error.allowed_types if method]
-    except (SSHException, EOFError):
-        return ()
     return ()
 
 
-def _silent(transport: paramiko.Transport, clock: Clock) -> Failed:
+def _silent(transport: Session, clock: Clock, ended: Ended) -> Failed:
     """Why the key exchange did not end."""
     error = transport.get_exception()
-    cut = not transport.is_active() and clock.spent < clock.login_limit - 0.5
+    cut = not ended.timed_out
     if not transport.remote_version:
         how = "closed the connection" if cut else f"said nothing for {clock.login_limit:.0f} s"
         return Failed(FailureKind.NO_BANNER, f"TCP opened, but no SSH banner came: it {how}")
@@ -309,73 +318,64 @@ def _silent(transport: paramiko.Transport, clock: Clock) -> Failed:
     return Failed(FailureKind.HUNG, f"silent after its banner for {clock.login_limit:.0f} s")
 
 
-def _feed(transport: paramiko.Transport, script: str, clock: Clock) -> Outcome | Failure:
+def _feed(session: Session, script: str, clock: Clock) -> Steps:
     """Run ``sh -s``, write the script, read to the end, the caps or the deadline."""
-    channel = transport.open_session(timeout=clock.left())
-    channel.settimeout(clock.left())
-    channel.exec_command("sh -s")
-    _write_script(channel, script, clock)
     out = bytearray()
     err = bytearray()
-    ended = _drain(channel, out, err, clock)
+    timed_out = False
+    channel: paramiko.Channel | None = None
+    try:
+        channel = yield from open_session(session)
+        execute(session, channel, "sh -s")
+        yield from _write_script(channel, script)
+        yield from _read(session.wire, channel, out, err, clock)
+    except Ended as ended:
+        timed_out = ended.timed_out and not (channel is not None and channel.eof_received)
+        if channel is None:
+            words = "opens no channel" if timed_out else "closed the connection"
+            raise Failed(FailureKind.HUNG if timed_out else FailureKind.CLOSED, f"logged in, but it {words}") from None
+    _take(channel, out, err)
     if len(out) > (most := limits.OUTPUT_BYTES_PER_NODE):
         return Failure(FailureKind.BAD_OUTPUT, f"more than {most} bytes came back", clock.spent)
-    if not ended and not out:
+    if timed_out and not out:
         reason = f"logged in, but the script gave nothing in {clock.patience.host_seconds:.0f} s"
         return Failure(FailureKind.HUNG, reason, clock.spent)
-    channel.status_event.wait(min(clock.left(), 1.0))
     status = channel.exit_status if channel.status_event.is_set() and channel.exit_status >= 0 else None
     if status is None and not out:
         return Failure(FailureKind.CLOSED, "logged in, but the connection ended without any output", clock.spent)
     return Outcome(bytes(out), bytes(err), status, clock.spent)
 
 
-def _write_script(channel: paramiko.Channel, script: str, clock: Clock) -> None:
+def _write_script(channel: paramiko.Channel, script: str) -> Steps:
     data = script.encode()
-    while data:
-        channel.settimeout(clock.left())
-        try:
-            sent = channel.send(data)
-        except TimeoutError:
-            raise Failed(FailureKind.HUNG, "logged in, but it does not take the script") from None
-        if sent == 0:
-            raise Failed(FailureKind.CLOSED, "the connection ended while the script was sent")
-        data = data[sent:]
+    while data and not channel.closed:
+        yield lambda: channel.closed or channel.out_window_size > 0
+        if not channel.closed:
+            data = data[channel.send(data) :]
     channel.shutdown_write()
 
 
-def _drain(channel: paramiko.Channel, out: bytearray, err: bytearray, clock: Clock) -> bool:
-    """Read until the end of output; False when the deadline came first.
+def _read(wire: Wire, channel: paramiko.Channel, out: bytearray, err: bytearray, clock: Clock) -> Steps:
+    """Until the output has ended. What has piled up is taken, or the window would close."""
 
-    An answer comes in some twenty small packets. Waking for each costs 0.8 ms of a host's 12 (one connection at a
-    time, load 20), so that nothing is taken before the script has ended or much has piled up.
-    """
-    while not channel.status_event.wait(min(clock.left(), _LOOK_SECONDS)):
-        if clock.left() <= 0.001 or len(channel.in_buffer) > _PILED_BYTES:
-            break
-    while len(out) <= limits.OUTPUT_BYTES_PER_NODE:
-        left = clock.left()
-        if left <= 0.001 and not channel.recv_ready():
-            return False
-        channel.settimeout(left)
-        try:
-            piece = channel.recv(_READ_BYTES)
-        except TimeoutError:
-            return False
-        if channel.recv_stderr_ready() and len(err) < _READ_BYTES:
-            err += channel.recv_stderr(_READ_BYTES)
-        if not piece:
-            return True
-        out += piece
-    return True
+    def moved() -> bool:
+        piled = max(len(channel.in_buffer), len(channel.in_stderr_buffer))
+        return bool(channel.closed or channel.eof_received) or piled > _PILED_BYTES
+
+    while not channel.closed and len(out) <= limits.OUTPUT_BYTES_PER_NODE:
+        yield moved
+        _take(channel, out, err)
+        if channel.eof_received:
+            wire.until = min(clock.at(clock.patience.host_seconds), time.monotonic() + _STATUS_SECONDS)
+            yield lambda: channel.closed or channel.status_event.is_set()
+            return
 
 
-def _cut(transport: paramiko.Transport) -> None:
-    """Close now: the socket first, so that the transport's thread wakes instead of being waited for."""
-    sock = transport.sock
-    with contextlib.suppress(OSError, EOFError):
-        if isinstance(sock, socket.socket):
-            sock.shutdown(socket.SHUT_RDWR)
-    with contextlib.suppress(OSError, EOFError, SSHException):
-        sock.close()
-    transport.close()
+def _take(channel: paramiko.Channel, out: bytearray, err: bytearray) -> None:
+    """What has come, without waiting; of errors no more than a piece is kept."""
+    while len(channel.in_buffer):
+        out += channel.recv(_READ_BYTES)
+    while len(channel.in_stderr_buffer):
+        piece = channel.recv_stderr(_READ_BYTES)
+        if len(err) < _READ_BYTES:
+            err += piece
