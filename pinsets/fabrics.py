@@ -39,7 +39,8 @@ def judge(nodes: Sequence[tuple[Node, Sku, NodeFacts | None]]) -> dict[NodeName,
             continue
         uuid, clique = facts.attributes.get("fabric.cluster-uuid"), facts.attributes.get("fabric.clique")
         if uuid is None or clique is None:
-            if deviations.driver_answers(facts.facts):
+            # A switch tray has no GPU that could tell of a fabric.
+            if sku.gpus and deviations.driver_answers(facts.facts):
                 found[node.name] = (*found.get(node.name, ()), _unreadable(node.domain))
         elif ZERO_UUID in uuid:
             # The zero uuid says more than the state that goes with it.

@@ -76,9 +76,12 @@ def firmware(members: Sequence[Mapping[str, Any]], sku: Sku | None) -> tuple[Ite
     """Observations of all members that are a component; a part named twice with two versions is unreadable.
 
     Parts of a kind are placed by the SKU's names; GPUs and NICs, which the SKU names by PCI address, by their number in
-    file order (inferred: a BMC gives no address). Without a SKU their own names are the instances.
+    file order (inferred: a BMC gives no address). A BMC that lists other than all NICs (GB200: NIC_0 alone) does not
+    say which they are, so that none is placed. Without a SKU their own names are the instances.
     """
     parts = [part for part in map(_part, members) if part is not None]
+    if sku is not None and sum(_is_nic(part) for part in parts) != len(sku.slots("nic")):
+        parts = [part for part in parts if not _is_nic(part)]
     found: dict[tuple[str, Layer, str | None], Item] = {}
     running = {part.key for part in parts if part.role == "runs"}
     for part in parts:
@@ -128,6 +131,11 @@ def _version(value: object) -> Raw:
     if "no valid" in text.lower() or _GUID.fullmatch(text) or text in ("N/A", "NA", "Unknown", "--"):
         return Unreadable(f"the BMC says {text!r}")
     return text
+
+
+def _is_nic(part: _Part) -> bool:
+    placed = _place(part.key, None)
+    return placed is not None and placed[0] == "firmware.nic" and part.role != "spare"
 
 
 def _place(key: str, sku: Sku | None) -> tuple[str, str | None] | None:

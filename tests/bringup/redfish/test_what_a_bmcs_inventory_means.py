@@ -53,6 +53,18 @@ def test_facts_of(path: Path) -> None:
     assert facts.serial == case.get("serial")
 
 
+@pytest.mark.parametrize(("listed", "placed"), [((0,), ()), ((1, 2), ()), ((0, 1, 2), ("nic0", "nic1", "nic2"))])
+def test_nics_are_placed_only_where_all_of_them_are_listed(listed: tuple[int, ...], placed: tuple[str, ...]) -> None:
+    """A GB200's BMC lists NIC_0 of its four: by its number it would be another card's firmware, and three absent."""
+    nics = {f"0000:0{number}:00.0": f"nic{number}" for number in range(3)}
+    sku = SKU.model_copy(update={"nics": nics})
+    members = [{"Id": f"NIC_{number}", "Version": "28.98.9122"} for number in listed]
+    members.append({"Id": "HGX_FW_FPGA_0", "Version": "1.60"})
+    answer = bmc.Answer(tuple(members), {}, {}, {})
+    facts = source.facts_of(source.Asked(node(), sku), answer, 1.0, components.load()).facts
+    assert tuple(str(at.instance) for at in facts if at.component == "firmware.nic") == placed
+
+
 def test_there_are_cases() -> None:
     assert len(CASES) >= 7
 
