@@ -9,10 +9,11 @@ import re
 
 from bringup.parsers import nvfwupd
 from bringup.parsers.records import Record
+from bringup.parsers.texts import Raw
 from inventory.model import Sku
 from lockstep.base.names import ComponentName, NodeName
 from pinsets import components, normalisers
-from pinsets.facts import ABSENT, Absent, Coordinate, Fact, Layer, NodeFacts, Unreadable, Version
+from pinsets.facts import ABSENT, Absent, Coordinate, Fact, Layer, NodeFacts, Observation, Unreadable, Version
 
 __all__ = ["facts"]
 
@@ -42,14 +43,17 @@ def facts(node: NodeName, output: bytes, sku: Sku | None, observed_at: float) ->
         if kind is not None and instance is None:
             continue
         coordinate = Coordinate(component, Layer.RUNNING, instance)
-        value = part.version
-        if not isinstance(value, (Absent, Unreadable)):
-            value = Version(normalisers.normalise(component, value), value)
-        found[coordinate] = Fact(coordinate, value, _SOURCE)
+        found[coordinate] = Fact(coordinate, _observed(component, part.version), _SOURCE)
     if sku is not None:
         _missing(found, sku)
     attributes = {"nvfwupd.model": shown.model} if shown.model else {}
     return NodeFacts(node, observed_at, found, serial=shown.serial, attributes=attributes)
+
+
+def _observed(component: ComponentName, value: Raw) -> Observation:
+    if isinstance(value, (Absent, Unreadable)):
+        return value
+    return Version(normalisers.normalise(component, value), value)
 
 
 def _slot(name: str, kind: str, sku: Sku | None) -> str | None:
