@@ -11,7 +11,7 @@ from placement.occupancy import Placed
 from placement.requests import Member, Need, Performance, Request, Security
 from placement.topology import WHOLE, Ints
 
-__all__ = ["gang", "placed"]
+__all__ = ["gang", "one_per_node", "placed"]
 
 
 def placed(request: Request, member: Member, node: int, gpus: tuple[int, ...], slices: int) -> Placed:
@@ -33,8 +33,13 @@ def placed(request: Request, member: Member, node: int, gpus: tuple[int, ...], s
     )
 
 
-def gang(view: View, request: Request, opened: Mask) -> tuple[Placed, ...]:
-    """All members on devices of ``opened`` (n, g), or nothing.
+def one_per_node(request: Request) -> bool:
+    """Whether the node, or its one channel, is not shared even within the gang."""
+    return request.performance is Performance.WHOLE_NODE or request.compute_domain
+
+
+def gang(view: View, request: Request, opened: Mask, cool: Mask | None = None) -> tuple[Placed, ...]:
+    """All members on devices of ``opened`` (n, g), or nothing. Members with GPUs on those of ``cool`` (n, g) only.
 
     Kinds are placed largest first. Nothing is left taken: the occupancy is only tried on.
     """
@@ -44,16 +49,16 @@ def gang(view: View, request: Request, opened: Mask) -> tuple[Placed, ...]:
     used: set[int] = set()
     try:
         for member in kinds:
-            fits = candidates.room(view, member, opened)
-            if request.performance is Performance.WHOLE_NODE or request.compute_domain:
-                # One member per node: the node, or its one channel, is not shared even within the gang.
+            usable = opened if cool is None or not member.gpus else opened & cool
+            fits = candidates.room(view, member, usable)
+            if one_per_node(request):
                 fits = np.minimum(fits, 1)
                 fits[list(used)] = 0
             order = _nodes(view, request, fits, member.count, used)
             if len(order) < member.count:
                 return ()
             for node in order:
-                item = _on_node(view, request, member, node, opened)
+                item = _on_node(view, request, member, node, usable)
                 occupancy.take(item)
                 found.append(item)
                 used.add(node)

@@ -10,11 +10,10 @@ import numpy as np
 
 from placement import mig
 from placement.gates import Mask, View
-from placement.headroom import AMPLE, level
 from placement.requests import Member
 from placement.topology import WHOLE, Ints
 
-__all__ = ["SEGMENTS", "fragmentation", "node_levels", "room"]
+__all__ = ["SEGMENTS", "fragmentation", "room"]
 
 SEGMENTS = (16, 8, 4, 2)
 """Blocks that others will ask for: NVL72 advice for segments (16, 4) and their halves."""
@@ -55,16 +54,6 @@ def _instances(view: View, profile: str, passes: Mask) -> Ints:
         table[taken] = count
     found: Ints = np.where(usable, table[slices], 0).sum(axis=1)
     return found
-
-
-def node_levels(view: View, member: Member, passes: Mask) -> Ints:
-    """(n,) headroom level of each node: that of the worst of the best GPUs that one member needs."""
-    if not member.gpus or view.ample:
-        return np.full(len(view.topology.names), AMPLE)
-    state = view.occupancy.state
-    usable = passes & (state.gpu >= min(member.share, WHOLE))
-    ordered = -np.sort(-np.where(usable, view.headroom, -1.0), axis=1)
-    return level(np.maximum(ordered[:, min(member.gpus, ordered.shape[1]) - 1], 0.0))
 
 
 def fragmentation(free: Ints, taken: Ints | int) -> Ints:

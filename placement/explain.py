@@ -36,7 +36,7 @@ class Scope:
 
     candidate: Candidate
     verdict: str
-    """``chosen``, ``rank N`` or ``refused``."""
+    """``chosen``, ``rank N``, ``passed over`` (of a mixed gang) or ``refused``."""
     reason: str
     """What decided."""
 
@@ -81,7 +81,10 @@ def explain(planner: Planner, request: Request, now: float) -> Explanation:
     for index, node in enumerate(nodes):
         if node.gate:
             place_of.setdefault(names[scope[index]], Counter())[node.gate] += 1
-    scopes = tuple(_scope(candidate, decision, place_of.get(candidate.name)) for candidate in decision.candidates())
+    listed = decision.candidates()
+    where = names[scope[decision.members[0].node]] if decision.placed else ""
+    chosen = next((candidate.place for candidate in listed if candidate.name == where), 0)
+    scopes = tuple(_scope(candidate, decision, chosen, place_of.get(candidate.name)) for candidate in listed)
     placed = tuple((rank, topology.names[item.node], item.gpus) for rank, item in enumerate(decision.members))
     alarms = [f"{code} on {count} nodes within the hour" for code, count in view.board.alarms.items()]
     if view.fresh.breaker is not None:
@@ -89,14 +92,18 @@ def explain(planner: Planner, request: Request, now: float) -> Explanation:
     return Explanation(request.name, decision, scopes, nodes, placed, tuple(alarms), view.board.warnings())
 
 
-def _scope(candidate: Candidate, decision: Decision, shut: Counter[str] | None) -> Scope:
+def _scope(candidate: Candidate, decision: Decision, chosen: int, shut: Counter[str] | None) -> Scope:
+    """``chosen``: rank of the candidate that was taken; better ones did not hold a mixed gang after all."""
     gates_shut = (
         ", ".join(f"{gate} on {count} nodes" for gate, count in shut.most_common()) if shut else "all gates open"
     )
     if candidate.place == 0:
         wanted = decision.request.size
         return Scope(candidate, "refused", f"room for {candidate.room} of {wanted} members: {gates_shut}")
-    verdict = "chosen" if candidate.place == 1 and decision.placed else f"rank {candidate.place}"
+    if candidate.place < chosen or not decision.placed:
+        found = "room for each kind alone, not for all kinds together"
+        return Scope(candidate, "refused" if not decision.placed else "passed over", f"{found}: {gates_shut}")
+    verdict = "chosen" if candidate.place == chosen else f"rank {candidate.place}"
     score = f"headroom level {candidate.level}, fragmentation {candidate.cost}, room for {candidate.room}"
     return Scope(candidate, verdict, f"{score}; {gates_shut}")
 

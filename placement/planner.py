@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lockstep.base import errors
-from placement import assigning, candidates, feasibility, gates
+from placement import advice, assigning, candidates, feasibility, gates
 from placement.gates import Gatekeeper, Mask, View
 from placement.headroom import AMPLE
 from placement.occupancy import Placed
@@ -55,10 +55,7 @@ class _Scored:
     levels: Ints
     costs: Ints
     order: Ints
-    """Candidates that fit, best first."""
-    fits: Ints
-    """(n,) members per node."""
-    node_levels: Ints
+    """Candidates that fit, best first; of a mixed gang those that hold each kind alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +163,7 @@ class Planner:
             top = scored.order[0]
             members = self._assign(request, of_digest, scored)
             if not members:
+                refused = scored
                 continue
             key = (-int(scored.levels[top]), int(scored.costs[top]), int(scored.rooms[top]), digest)
             if best is None or key < best[0]:
@@ -178,7 +176,8 @@ class Planner:
     def _check(self, request: Request) -> None:
         """`feasibility.check`, once per shape: the topology does not change."""
         shape = (request.members, request.models, request.regions, request.need, request.segment)
-        known = (*shape, request.performance, request.security, request.compute_domain)
+        nameless = request.exclusive and not request.tenant
+        known = (*shape, request.performance, request.security, request.compute_domain, nameless)
         if known not in self._feasible:
             feasibility.check(request, self.view.topology)
             self._feasible.add(known)
@@ -210,15 +209,14 @@ class Planner:
         """Every candidate: room through the gates in whole segments, headroom level, fragmentation."""
         view, topology = self.view, self.view.topology
         names, scope = self.scopes(request)
-        # Of a mixed gang the smallest kind bounds what may fit; `_assign` finds out what does.
-        smallest = min(request.members, key=lambda member: (member.gpus * member.share, member.cpu, member.memory))
-        fits = candidates.room(view, smallest, opened)
-        node_levels = candidates.node_levels(view, smallest, opened)
         domains = len(topology.domains)
         owner = scope if request.need is Need.SAME_DOMAIN else None
 
-        def rooms_at(floor: int) -> Ints:
-            usable = fits if floor == 0 else np.where(node_levels >= floor, fits, 0)
+        def rooms_at(floor: int, member: Member) -> Ints:
+            cool = floor and member.gpus
+            usable = candidates.room(view, member, opened & (view.levels >= floor) if cool else opened)
+            if assigning.one_per_node(request):
+                usable = np.minimum(usable, 1)
             per_domain = np.bincount(topology.domain, weights=usable, minlength=domains).astype(np.int64)
             per_domain = per_domain // request.segment * request.segment
             if request.need is Need.SPREAD:
@@ -229,28 +227,43 @@ class Planner:
                 return np.array([per_domain.sum()])
             return np.bincount(topology.domain_rack, weights=per_domain, minlength=len(names)).astype(np.int64)
 
-        wanted = -(-request.size // request.segment) * request.segment
-        rooms = rooms_at(0)
-        levels = np.where(rooms >= wanted, 0, -1)
-        for floor in range(1, AMPLE + 1):
-            levels[rooms_at(floor) >= wanted] = floor
+        def enough(floor: int, rooms: Ints | None = None) -> Mask:
+            """Of a mixed gang each kind alone: a bound. `_assign` finds out what holds them together."""
+            found = np.ones(len(names), dtype=bool)
+            for member in request.members:
+                wanted = -(-member.count // request.segment) * request.segment
+                found &= (rooms if rooms is not None else rooms_at(floor, member)) >= wanted
+            return found
+
+        rooms = rooms_at(0, request.least)
+        floors = () if view.ample or not request.gpus else range(1, AMPLE + 1)
+        levels = np.where(enough(0, rooms if len(request.members) == 1 else None), 0 if floors else AMPLE, -1)
+        for floor in floors:
+            levels[enough(floor)] = floor
         costs = candidates.fragmentation(rooms, request.size) if owner is not None else np.zeros_like(rooms)
         history = np.bincount(scope, weights=view.board.history, minlength=len(names)).astype(np.int64)
         tie = self._tie[: len(names)] if len(names) <= len(self._tie) else np.arange(len(names))
         order = np.lexsort((tie, history, rooms, costs, -levels))
-        return _Scored(names, scope, rooms, levels, costs, order[levels[order] >= 0], fits, node_levels)
+        return _Scored(names, scope, rooms, levels, costs, order[levels[order] >= 0])
 
     def _assign(self, request: Request, opened: Mask, scored: _Scored) -> tuple[Placed, ...]:
         """Members onto nodes and GPUs of the best candidate that really holds them."""
         for candidate in scored.order:
-            usable = scored.scope == candidate
-            if scored.levels[candidate] > 0:
-                usable &= scored.node_levels >= scored.levels[candidate]
+            usable = (scored.scope == candidate)[:, None]
             # The policy is asked about nodes; where single devices are shut it would take those too.
             if opened.shape[1] == 1 and self._policy_decides(request):
                 found = self._by_policy(request, request.members[0], opened[:, 0] & (scored.scope == candidate))
             else:
-                found = assigning.gang(self.view, request, opened & usable[:, None])
+                found = self._gang(request, opened & usable, int(scored.levels[candidate]))
+            if found:
+                return found
+        return ()
+
+    def _gang(self, request: Request, opened: Mask, level: int) -> tuple[Placed, ...]:
+        """On GPUs of that headroom level; a mixed gang on less where that does not hold all kinds together."""
+        view = self.view
+        for floor in (0,) if view.ample else range(level, -1, -1):
+            found = assigning.gang(view, request, opened, view.levels >= floor if floor else None)
             if found:
                 return found
         return ()
@@ -296,50 +309,37 @@ class Planner:
         """The least work of lower priority whose end would make room; empty if even all of it would not."""
         if not any(priority < request.priority for priority in self._priorities):
             return ()
-        lower = sorted(
-            (name for name, (other, _) in self.running.items() if other.priority < request.priority),
-            key=lambda name: (self.running[name][0].priority, self.running[name][0].gpus, name),
-        )
-        occupancy = self.view.occupancy
-        ended: list[str] = []
-        try:
-            for name in lower:
-                for placed in self.running[name][1]:
-                    occupancy.give(placed)
-                ended.append(name)
-                if self._holds(request):
-                    return self._without_the_needless(request, ended)
-            return ()
-        finally:
-            for name in ended:
-                for placed in self.running[name][1]:
-                    occupancy.take(placed)
-
-    def _without_the_needless(self, request: Request, ended: list[str]) -> tuple[str, ...]:
-        """``ended`` (all ended now) without those that may stay; on return exactly the listed ones are ended."""
-        occupancy = self.view.occupancy
-        for name in list(ended[:-1]):
-            for placed in self.running[name][1]:
-                occupancy.take(placed)
-            if self._holds(request):
-                ended.remove(name)
-            else:
-                for placed in self.running[name][1]:
-                    occupancy.give(placed)
-        return tuple(ended)
+        return advice.to_end(self.running, self.view.occupancy, request, lambda: self._holds(request))
 
     def _holds(self, request: Request) -> bool:
+        """Whether it would be placed now."""
         opened = self.passes(request)
-        return any(
-            len(self._score(request, self._of_digest(opened, digest)).order) for digest in self.view.audits.usable
-        )
+        for digest in self.view.audits.usable:
+            of_digest = self._of_digest(opened, digest)
+            scored = self._score(request, of_digest)
+            if len(scored.order) and (len(request.members) == 1 or self._assign(request, of_digest, scored)):
+                return True
+        return False
 
     def commit(self, decision: Decision) -> None:
-        """Follow a decision that the ledger holds. Raises `errors.RefusedError` for one that was refused."""
+        """Follow a decision that the ledger holds.
+
+        Raises, with nothing changed, `errors.RefusedError` for a decision that was refused or
+        whose name runs already, and ValueError for one whose devices are not free any more.
+        """
         if not decision.placed:
             raise errors.RefusedError("nothing was placed", place=decision.request.name)
-        for placed in decision.members:
-            self.view.occupancy.take(placed)
+        if decision.request.name in self.running:
+            raise errors.RefusedError("a request of this name runs already", place=decision.request.name)
+        taken: list[Placed] = []
+        try:
+            for placed in decision.members:
+                self.view.occupancy.take(placed)
+                taken.append(placed)
+        except ValueError:
+            for placed in reversed(taken):
+                self.view.occupancy.give(placed)
+            raise
         self.running[decision.request.name] = (decision.request, decision.members)
         self._priorities[decision.request.priority] += 1
 

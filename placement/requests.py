@@ -101,6 +101,22 @@ class Request:
         return sum(member.count for member in self.members)
 
     @property
+    def least(self) -> Member:
+        """Asks of everything the least that any kind asks: as many of it fit as members of the gang, or more."""
+        first, *others = self.members
+        if not others:
+            return first
+        # MIG instances and other parts of a GPU are not comparable.
+        gpus = 0 if any(member.profile for member in self.members) else min(member.gpus for member in self.members)
+        return Member(
+            gpus=gpus,
+            share=min(member.share for member in self.members) if gpus else 0,
+            cpu=min(member.cpu for member in self.members),
+            memory=min(member.memory for member in self.members),
+            nics=min(member.nics for member in self.members),
+        )
+
+    @property
     def gpus(self) -> int:
         """GPUs, whole or part, in all."""
         return sum(member.count * member.gpus for member in self.members)
@@ -211,7 +227,7 @@ def _member(item: object, place: str) -> Member:
     share = mig.PROFILES[str(profile)].share if profile is not None else _share(item.get("share", 1), place)
     if gpus != 1 and (share != WHOLE or profile):
         raise errors.InputError("`share` and `profile` go with exactly one GPU", place=place, hint="gpus: 1")
-    return Member(
+    made = Member(
         gpus=gpus,
         count=_count(item.get("count", 1), "count", "members", place, least=1),
         share=share if gpus else 0,
@@ -220,6 +236,9 @@ def _member(item: object, place: str) -> Member:
         memory=_memory(item.get("memory", 0), place),
         nics=_count(item.get("nics", 0), "nics", "NICs", place),
     )
+    if not (made.gpus or made.cpu or made.memory or made.nics):
+        raise errors.InputError("a member asks for GPUs, CPU, memory or NICs, this one for nothing", place=place)
+    return made
 
 
 def _known(data: Mapping[str, Any], fields: frozenset[str], place: str) -> None:

@@ -100,9 +100,9 @@ class Line:
         return started
 
     def _hopeless(self, request: Request, rooms: dict[object, Ints]) -> bool:
-        """Whether not even the smallest members find room, whatever is kept: spares a whole decision."""
+        """Whether there is not enough room, whatever is kept: spares a whole decision."""
         view = self.planner.view
-        smallest = min(request.members, key=lambda item: (item.gpus * item.share, item.cpu, item.memory))
+        smallest = request.least
         if smallest not in rooms:
             everywhere = np.ones((len(view.topology.names), 1), dtype=bool)
             room = candidates.room(view, smallest, everywhere)
@@ -179,7 +179,7 @@ class Line:
 def _blocks(planner: Planner, request: Request, running: Ints, taken: Mapping[str, Ints]) -> Ints:
     """Nodes of the domains that will hold the gang's blocks soonest: free ones, then those with fewest gangs to end."""
     view, topology = planner.view, planner.view.topology
-    member = min(request.members, key=lambda item: (item.gpus * item.share, item.cpu, item.memory))
+    member = request.least
     usable = ~view.board.node_out & view.audits.in_step & view.fresh.nodes
     for nodes in taken.values():
         usable[nodes] = False

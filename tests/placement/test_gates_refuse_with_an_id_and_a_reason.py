@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pinsets.findings import Verdict
-from placement import explain, requests
+from placement import explain, requests, topology
 from placement.health.board import Event
 from placement.telemetry.signals import Signal
 
@@ -78,16 +78,27 @@ def test_stale_telemetry_shuts_a_node(nvl72: Any) -> None:
         ({"region": "eu"}, {"regions": ["eu"]}, None),
         ({"security": 2}, {"security": "vm"}, None),
         ({"modes": frozenset({"mps"})}, {"performance": "mps", "members": [{"gpus": 1, "share": 0.5}]}, None),
-        (
-            {"modes": frozenset({"mps"})},
-            {"performance": "time-slicing", "members": [{"gpus": 1, "share": 0.5}]},
-            "isolation.performance",
-        ),
     ],
 )
 def test_isolation_and_residency(nvl72: Any, node: dict[str, Any], data: dict[str, Any], gate: str | None) -> None:
     found = _reasons(nvl72(1, 1, **node), **data)
     assert found.get("d0-n0", "None").split(":")[0] == str(gate)
+
+
+def test_a_node_that_does_not_share_that_way_takes_no_such_part(fleet_of: Any) -> None:
+    fleet = fleet_of(
+        [
+            topology.NodeSpec(way, 8000, 8000, 1, "A", security=security, region=region, modes=frozenset({way}))
+            for way, security, region in (("mps", 1, "eu"), ("time-slicing", 2, "us"))
+        ]
+    )
+    part = {"performance": "time-slicing", "members": [{"gpus": 1, "share": 0.5}]}
+    assert _reasons(fleet, **part) == {"mps": "isolation.performance: no time-slicing there"}
+    whole = {"members": [{"gpus": 1}]}
+    assert _reasons(fleet, **whole, security="vm") == {
+        "mps": "isolation.security: offers container at most, asked is vm"
+    }
+    assert _reasons(fleet, **whole, regions=["us"]) == {"mps": "residency: region eu"}
 
 
 def test_an_exclusive_tenant_is_alone_and_stays_alone(nvl72: Any) -> None:

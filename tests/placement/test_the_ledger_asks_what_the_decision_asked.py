@@ -46,7 +46,7 @@ def _request(name: str, asked: dict[str, Any]) -> requests.Request | None:
         return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(work=st.lists(st.tuples(ASKS, st.booleans()), min_size=2, max_size=10))
 def test_what_an_old_view_decides_is_held_only_if_the_new_one_allows_it(nvl72: Any, work: list[Any]) -> None:
     new = nvl72(2, 2)
