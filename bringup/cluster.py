@@ -293,6 +293,9 @@ class Cluster:
             raise errors.NotMeasuredError(
                 f"the API server cannot be reached: {reason}", place=self._place, hint=hint
             ) from error
+        except ValueError as error:  # no JSON, or no object of the kind that was asked for
+            reason = f"cannot {what}: what answers is no Kubernetes API ({error})"
+            raise errors.NotMeasuredError(reason, place=self._place) from error
 
 
 class _NotFoundError(Exception):

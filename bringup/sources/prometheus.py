@@ -59,18 +59,25 @@ def read(url: str, names: Collection[str] | None = None) -> Snapshot:
     Raises `errors.InputError` for an address that cannot be one, `errors.NotMeasuredError` when
     it does not answer or no series of QUERIES is there.
     """
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise errors.InputError(f"{url!r} is no http or https URL", place="--prometheus", hint="http://prometheus:9090")
-    if "@" in parts.netloc:
+    if "@" in url:
         # It would stand in messages and reports as it was given.
         raise errors.InputError("a URL must not carry a password", place="--prometheus", hint="http://prometheus:9090")
+    if not _is_url(url):
+        raise errors.InputError(f"{url!r} is no http or https URL", place="--prometheus", hint="http://prometheus:9090")
     series = {name: tuple(_ask(url.rstrip("/"), f"timestamp({name})")) for name in QUERIES}
     if not any(series.values()):
         raise errors.NotMeasuredError(
             f"it has none of {', '.join(QUERIES)}", place=url, hint="scrape the DCGM exporter and the node exporter"
         )
     return facts_of(series, names, time.time())
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets around what is no address, a port that is no number
+        return False
 
 
 def facts_of(series: Mapping[str, Collection[Series]], names: Collection[str] | None, now: float) -> Snapshot:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep.cli import audit_files, audit_forms, audit_work, default_command, options, progress
+from lockstep.cli import audit_files, audit_forms, audit_work, default_command, ending, options, progress
 
 if TYPE_CHECKING:
     from bringup.audit import Audit
@@ -121,7 +121,12 @@ def command(
     ] = None,
     watch: Annotated[
         float | None,
-        typer.Option("--watch", metavar="SECONDS", min=1, help="Again and again; --output is written anew each time."),
+        typer.Option(
+            "--watch",
+            metavar="SECONDS",
+            min=1,
+            help="Again and again until it is ended; --output is written anew each time.",
+        ),
     ] = None,
     fence: Annotated[
         bool, typer.Option("--fence", help="Keep new jobs off nodes that deviate, within the limit of one run.")
@@ -200,6 +205,9 @@ def command(
                 found, file = audit_work.of_fleet(words, given, bar.advance)
             else:
                 found, file = audit_work.of_hosts(words, bar.advance), None
+        if watch is not None and found.reading.interrupted:
+            # A round that was cut tells less than the one before, whose file stays.
+            raise KeyboardInterrupt
         code = audit_work.exit_code(found, strict=strict, fail_on=fail_on, max_unreachable=max_unreachable)
         if save is not None:
             from pinsets import snapshots
@@ -208,15 +216,16 @@ def command(
         if sign is not None:
             _sign(found, sign, statements)
         audit_forms.show(found, code, format_, output)
-        if fence and file is not None:
+        if fence and file is not None and not found.reading.interrupted:
             for told in audit_work.fence(found, file, given, kubeconfig, accept or []):
                 typer.echo(told, err=True)
         return int(code)
 
-    if watch is not None:
-        audit_work.watch(watch, once, lambda text: typer.echo(text, err=True))
-    if code := once():
-        raise typer.Exit(code)
+    with ending.cleanly():
+        if watch is not None:
+            audit_work.watch(watch, once, lambda text: typer.echo(text, err=True))
+        if code := once():
+            raise typer.Exit(code)
 
 
 def _check(words: audit_work.Words, *, fence: bool, watch: float | None, sign: Path | None, cluster: bool) -> None:

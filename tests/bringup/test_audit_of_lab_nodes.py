@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -24,7 +26,7 @@ from lockstep.base.errors import ExitCode
 from lockstep.base.names import NodeName
 from pinsets import snapshots
 from pinsets.facts import NodeFacts
-from tests.bringup import answers
+from tests.bringup import answers, watching
 from tests.bringup.breaks import SHOWN
 
 pytestmark = pytest.mark.lab
@@ -101,6 +103,32 @@ def test_nothing_is_left_on_the_node_and_serial_boot_and_holders_are_read(lab: t
         )
         holder.kill()
         holder.wait()
+
+
+def test_a_watch_shows_drift_while_it_lasts_and_keeps_nothing_of_a_node_that_died(
+    lab: testing.FreshLab, tmp_path: Path
+) -> None:
+    whole, odd = lab.nodes[:2]
+    file = tmp_path / "lockstep.prom"
+    words = [str(lab.fleet_file), "--node", whole, "--node", odd, "--timeout", "10"]
+    drift = ("pin.nccl", "nccl@library")
+    with watching.watching(words, file, lab.env, lab.state) as watch:
+        watch.until(lambda: len(watch.times) > 1)
+        assert watch.deviating() == {}
+        lab.break_node(odd, Kind.OTHER_VERSION)
+        watch.until(lambda: watch.deviating() == {odd: "drifted"})
+        assert drift in watch.findings()
+        lab.break_node(odd, Kind.NODE_DEAD)
+        watch.until(lambda: watch.deviating() == {odd: "unreachable"})
+        assert watch.findings() == {("unreachable", "")}, "nothing of what it said when it lived"
+        lab.mend_node(odd)
+        watch.until(lambda: watch.deviating() == {})
+        assert watch.times == sorted(watch.times)
+        assert len(watch.files) >= len(watch.times) > 4, "each round put a new file in its place"
+        watch.process.terminate()
+        assert watch.process.wait(30) == -signal.SIGTERM
+    assert list(tmp_path.iterdir()) == [file], "no half of a next one is left"
+    watching.assert_whole(file.read_text())
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 
 from bringup.cluster import Cluster
 from lockstep.base import errors
+from tests.bringup import hostile_sources
 
 
 def kubeconfig(path: Path, server: str) -> Path:
@@ -77,3 +78,13 @@ def test_a_server_that_closes_every_connection_could_not_be_measured(tmp_path: P
         ):
             cluster.identity()
         server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("answer", [{"items": [{"metadata": {}, "status": {"nodeInfo": {}}}]}, ["no list"], "\x1b[2J"])
+def test_what_answers_otherwise_is_no_kubernetes_api(tmp_path: Path, answer: object) -> None:
+    with (
+        hostile_sources.served(lambda _: answer) as address,
+        Cluster.from_kubeconfig(kubeconfig(tmp_path / "k", address)) as cluster,
+        pytest.raises(errors.NotMeasuredError, match="is no Kubernetes API"),
+    ):
+        cluster.nodes()

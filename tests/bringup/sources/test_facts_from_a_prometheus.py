@@ -137,7 +137,9 @@ def test_a_label_that_is_no_host_names_no_node() -> None:
     assert not prometheus.facts_of(series, None, 1001.0).nodes
 
 
-@pytest.mark.parametrize("address", ["file:///etc/passwd", "prometheus:9090", ""])
+@pytest.mark.parametrize(
+    "address", ["file:///etc/passwd", "prometheus:9090", "", "http://[x]:1", "http://a:b", "http://a:99999"]
+)
 def test_an_address_that_is_no_http_url_is_bad_input(address: str) -> None:
     with pytest.raises(errors.InputError, match="no http or https URL"):
         prometheus.read(address)
