@@ -30,7 +30,7 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[postgres.Se
         yield server
 
 
-@pytest.fixture(params=["file", "postgresql"])
+@pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.debian)])
 def anywhere(request: pytest.FixtureRequest, place: Path) -> Path | str:
     """A journal that does not exist yet: a file, and a database of a real server."""
     return place if request.param == "file" else request.getfixturevalue("postgresql").fresh()

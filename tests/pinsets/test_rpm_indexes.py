@@ -20,6 +20,8 @@ from lockstep.base import errors
 from lockstep.cli import main
 from pinsets import fetching, load, lock_jobs, rpm, rpm_closure, rpm_repositories
 
+pytestmark = pytest.mark.debian
+
 SPEC = Path(__file__).parents[1] / "data" / "rpm" / "fleet.spec"
 OS = "rocky-9-amd64"
 

@@ -216,6 +216,7 @@ def real_prometheus(tmp_path: Path) -> Iterator[str]:
         exporter.server_close()
 
 
+@pytest.mark.debian
 def test_p95_comes_from_a_real_prometheus(real_prometheus: str) -> None:
     with httpx.Client(base_url=real_prometheus, trust_env=False, timeout=20) as client:
         reader = prometheus.Prometheus(client, FLEET, window="1m")
