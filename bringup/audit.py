@@ -33,7 +33,6 @@ __all__ = [
     "moment",
     "of_fleet",
     "of_hosts",
-    "rows",
     "unmeasured",
     "waivers",
 ]
@@ -219,26 +218,6 @@ def _swap(nodes: Mapping[NodeName, NodeVerdict], swapped: Mapping[int, Finding])
         else node
         for name, node in nodes.items()
     }
-
-
-def rows(findings: Sequence[Finding]) -> list[tuple[str, Finding]]:
-    """Findings as rows for people: those that differ only in layer or instance share one, with all coordinates."""
-    merged: dict[tuple[object, ...], tuple[list[str], Finding]] = {}
-    for finding in findings:
-        coordinate = finding.coordinate
-        key = (
-            finding.id,
-            finding.severity,
-            coordinate.component if coordinate is not None else None,
-            finding.nodes,
-            finding.expected,
-            finding.observed,
-            finding.cause,
-            finding.remedy,
-        )
-        places, _ = merged.setdefault(key, ([], finding))
-        places.append(str(coordinate) if coordinate is not None else finding.id)
-    return [(" ".join(places), finding) for places, finding in merged.values()]
 
 
 def folded(names: Sequence[str], most: int = 200) -> str:

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bringup import audit
+from bringup import audit, rows
 from lockstep.base import errors, hostranges, replacing
 from lockstep.base.plaintext import visible
 from pinsets.findings import Finding, Severity, Verdict
@@ -63,7 +63,7 @@ def _pool(console: Console, found: audit.Audit, pool: audit.PoolAudit) -> None:
     counts = [_text(f"{count} {verdict}", style=_colour(verdict)) for verdict, count in pool.verdicts.items()]
     console.print(_text("  ").append(f"{total} node{'s' if total != 1 else ''}: ").append(_text(", ").join(counts)))
     console.print(_text(f"  compared with {comparison.baseline}"))
-    odd = [group for group in pool.groups if group.deviations or not group.verdict.in_step]
+    odd = [group for group in rows.alike(pool.groups) if group.deviations or not group.verdict.in_step]
     _common(console, pool, odd)
     for group in odd:
         _group(console, group)
@@ -75,15 +75,15 @@ def _pool(console: Console, found: audit.Audit, pool: audit.PoolAudit) -> None:
 
 
 def _common(console: Console, pool: audit.PoolAudit, odd: Sequence[audit.Group]) -> None:
-    rows = audit.common_set(pool.comparison)
-    if not rows:
+    common = audit.common_set(pool.comparison)
+    if not common:
         return
     strange = {name for group in odd for name in group.nodes}
     names = [name for name in pool.comparison.nodes if name not in strange]
     head = f"common set ({hostranges.fold(names)})" if names else "common set"
     console.print(_text(f"  {head}", style="bold"))
     table = _table()
-    for component, value, places in rows:
+    for component, value, places in common:
         table.add_row(_text(component), _text(value), _text("; ".join(places), style="dim"))
     console.print(Padding(table, (0, 0, 0, 4)))
 
@@ -129,7 +129,7 @@ def _findings(console: Console, findings: Sequence[Finding]) -> None:
         _under_each_other(console, findings)
         return
     table = _table("severity", "coordinate", "nodes", "expected", "observed", "cause", "remedy")
-    for places, finding in audit.rows(findings):
+    for places, finding in rows.rows(findings):
         table.add_row(
             _text(_severity(finding), style=_weight(finding)),
             _text(places.replace(" ", "\n")),
@@ -143,7 +143,7 @@ def _findings(console: Console, findings: Sequence[Finding]) -> None:
 
 
 def _under_each_other(console: Console, findings: Sequence[Finding]) -> None:
-    for places, finding in audit.rows(findings):
+    for places, finding in rows.rows(findings):
         words = _text(_severity(finding).replace("\n", ", "), style=_weight(finding))
         console.print(Padding(words.append(_text(f" {_short(hostranges.fold(finding.nodes))}")), (0, 0, 0, 4)))
         console.print(Padding(_text(places), (0, 0, 0, 6)))
