@@ -68,6 +68,8 @@ class Headroom:
     def __init__(self, topology: Topology, limits: Mapping[str, Limits] | None = None) -> None:
         per_model = [(limits or {}).get(model, Limits()) for model in topology.models]
         self._limits = [per_model[index] for index in topology.model.tolist()]
+        self._shares = np.array([_line(limits) for limits in per_model])[topology.model]
+        """(n, s, 2) value at which a signal uses nothing, and 1 over the way from there to the limit."""
         self._windows = Windows(topology.numa.shape)
 
     def push(self, node: int, gpu: int, signal: Signal, value: float, now: float) -> None:
@@ -80,11 +82,24 @@ class Headroom:
         left: NDArray[np.float64] = np.clip(1.0 - self._windows.p95(now), 0.0, 1.0)
         return left
 
-    def of_gpus(self, now: float) -> NDArray[np.float64]:
-        """(n, g) headroom of the worst measured dimension; 1 where nothing is measured."""
+    def of_gpus(self, now: float, p95: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """(n, g) headroom of the worst measured dimension; 1 where nothing is measured.
+
+        ``p95`` (n, g, s), in the signals' units, is what the aggregate path measured
+        (`telemetry.prometheus.Aggregate.p95`): the worse of both paths counts.
+        """
         found = self.of_dimensions(now)
+        if p95 is not None:
+            taken = (p95 - self._shares[:, None, :, 0]) * self._shares[:, None, :, 1]
+            found = np.fmin(found, np.clip(1.0 - taken, 0.0, 1.0))
         worst: NDArray[np.float64] = np.where(np.isnan(found), 1.0, found).min(axis=2)
         return worst
+
+
+def _line(limits: Limits) -> list[tuple[float, float]]:
+    """Per signal the value that uses nothing, and the part of the limit that one unit more uses."""
+    zero = {Signal.CORE_TEMPERATURE: IDLE_CELSIUS, Signal.MEMORY_TEMPERATURE: IDLE_CELSIUS}
+    return [(zero.get(signal, 0.0), used(signal, zero.get(signal, 0.0) + 1.0, limits)) for signal in sorted(Signal)]
 
 
 def level(headroom: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """A real HTTP server, the agent as a process, and a real Prometheus where Debian's package is installed."""
 
+# ruff: noqa: N802 - the made-up driver bears NVML's names
 from __future__ import annotations
 
 import http.server
@@ -11,17 +12,21 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
+import pynvml
 import pytest
 import uvicorn
 
 from lockstep.base import errors
 from placement import headroom, topology
-from placement.agent import sources
+from placement.agent import __main__ as agent
+from placement.agent import pushing, sources
 from placement.health.board import Board
 from placement.telemetry import prometheus, server
 from placement.telemetry.samples import Dropped, Samples
@@ -149,6 +154,141 @@ def test_the_agent_replays_a_recording_into_the_intake(intake: tuple[server.Inta
     assert taken.accepted == 12
 
 
+class _Nvml:
+    """The driver's library as NVIDIA documents it, with two GPUs; names and numbers are those of nvidia-ml-py."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self) -> None:
+        self.lost: set[int] = set()
+        self.xids: list[tuple[int, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(pynvml, name)  # constants; a name that the library does not have fails here
+
+    def _here(self, handle: int) -> None:
+        if handle in self.lost:
+            raise self.NVMLError("GPU is lost")
+
+    def nvmlInit(self) -> None:
+        return
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetIndex(self, handle: int) -> int:
+        self._here(handle)
+        return handle
+
+    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
+        self._here(handle)
+        return 60 + handle
+
+    def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
+        self._here(handle)
+        return 500_000
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        self._here(handle)
+        return types.SimpleNamespace(used=20, total=80)
+
+    def nvmlDeviceGetPcieThroughput(self, handle: int, direction: int) -> int:
+        self._here(handle)
+        return (3_000_000, 7_000_000)[direction]
+
+    def nvmlDeviceGetFieldValues(self, handle: int, fields: list[int]) -> Any:
+        self._here(handle)
+        known = {pynvml.NVML_FI_DEV_MEMORY_TEMP: 70, pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: 1}
+        return [
+            types.SimpleNamespace(nvmlReturn=0, value=types.SimpleNamespace(uiVal=known[field])) for field in fields
+        ]
+
+    def nvmlEventSetCreate(self) -> str:
+        return "set"
+
+    def nvmlDeviceRegisterEvents(self, handle: int, kinds: int, events: str) -> None:
+        assert (kinds, events) == (pynvml.nvmlEventTypeXidCriticalError, "set")
+
+    def nvmlEventSetWait_v2(self, events: str, milliseconds: int) -> Any:
+        if not self.xids:
+            raise self.NVMLError("Timeout")
+        gpu, code = self.xids.pop(0)
+        return types.SimpleNamespace(device=gpu, eventData=code)
+
+
+def test_the_agent_reads_every_signal_and_xids_of_nvml_into_gates(intake: tuple[server.Intake, str]) -> None:
+    taken, address = intake
+    driver = _Nvml()
+    source = sources.Nvml(nvml=driver)
+    with _client(address) as client:
+        pusher = pushing.Pusher(client, "n1")
+        assert pusher.push(source.read())
+        values = taken.samples.value[1, 1]
+        assert {signal: values[signal] for signal in Signal if signal not in (Signal.HEALTH, Signal.NIC)} == {
+            Signal.CORE_TEMPERATURE: 61.0,
+            Signal.MEMORY_TEMPERATURE: 70.0,
+            Signal.POWER: 500.0,
+            Signal.HBM: 0.25,
+            Signal.PCIE: 7000.0,
+        }
+        driver.xids = [(0, 79), (1, 4242), (1, 13)]
+        assert pusher.push(source.read())
+    assert taken.board.out[1].tolist() == [True, True]
+    assert "the GPU's recovery action is gpu-reset" in taken.board.cause(1, 1)
+    assert not taken.samples.dropped
+
+
+def test_an_event_that_nobody_took_is_told_again_and_a_lost_gpu_ends_no_agent(
+    intake: tuple[server.Intake, str],
+) -> None:
+    taken, address = intake
+    driver = _Nvml()
+    source = sources.Nvml(nvml=driver)
+    driver.lost, driver.xids = {0, 1}, [(0, 79)]
+    with _client(address, "wrong") as client:
+        pusher = pushing.Pusher(client, "n1")
+        assert not pusher.push(source.read())
+        client.headers["authorization"] = "Bearer secret"
+        found = source.read()
+        assert found == sources.Round()
+        assert pusher.push(found)
+        assert pusher.push(found)
+    assert taken.board.node_out.tolist() == [False, True, False]
+    assert int(taken.board.history[1]) == 1
+    assert np.isinf(taken.samples.at[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (["--to", "nowhere"], 2, "--to: not an address"),
+        (["--to", "http://[::1"], 2, "--to: not an address"),
+        (["--to", f"http://{ADDRESS}:1", "--seconds", "-1"], 2, "seconds between rounds"),
+        (["--to", f"http://{ADDRESS}:1", "--seconds", "nan"], 2, "seconds between rounds"),
+    ],
+)
+def test_the_agent_refuses_what_it_cannot_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, complaint: str
+) -> None:
+    (tmp_path / "trace").write_text('[[0, "power", 1.0, 0.0]]\n')
+    try:
+        found = agent.main([*words, "--trace", str(tmp_path / "trace")])
+    except SystemExit as leaving:
+        found = int(str(leaving.code))
+    assert found == code
+    assert complaint in capsys.readouterr().err
+
+
+def test_an_agent_whose_intake_is_gone_says_so_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text('{"samples": [[0, "power", 1.0, 0.0]], "events": [[0, "xid 79", 0, null]]}\n')
+    words = ["--to", f"http://{ADDRESS}:1", "--trace", str(tmp_path / "trace"), "--seconds", "0"]
+    assert agent.main(words) == errors.ExitCode.NOT_MEASURED
+
+
 def test_without_a_gpu_and_a_recording_the_agent_says_what_to_do() -> None:
     if Path("/proc/driver/nvidia").is_dir():
         pytest.skip("this machine has an NVIDIA driver")
@@ -157,8 +297,19 @@ def test_without_a_gpu_and_a_recording_the_agent_says_what_to_do() -> None:
     assert caught.value.hint == "--trace FILE replays one"
 
 
-def test_a_broken_recording_names_its_line(tmp_path: Path) -> None:
-    (tmp_path / "x").write_text('[[0, "power", 1.0, 0.0]]\n[[0, "power"]]\n')
+@pytest.mark.parametrize(
+    "line",
+    [
+        '[[0, "power"]]',
+        '[[0.5, "power", 1.0, 0.0]]',
+        '[[0, "power", NaN, 0.0]]',
+        '{"samples": 3}',
+        "3",
+        '{"events": []}',
+    ],
+)
+def test_a_broken_recording_names_its_line(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x").write_text(f'[[0, "power", 1.0, 0.0]]\n{line}\n')
     with pytest.raises(errors.InputError) as caught:
         sources.Recorded(tmp_path / "x")
     assert str(caught.value.place).endswith("x:2")
@@ -171,8 +322,21 @@ class _Exporter(http.server.BaseHTTPRequestHandler):
         lines = [
             f'DCGM_FI_DEV_{name}{{Hostname="{host}",gpu="{gpu}"}} {value}'
             for host, gpu in (("n0", 0), ("n0", 1), ("stranger", 0), ("n1", 9))
-            for name, value in (("GPU_TEMP", 60 + gpu), ("POWER_USAGE", 500), ("FB_USED", 30), ("FB_FREE", 10))
+            for name, value in (
+                ("GPU_TEMP", 60 + gpu),
+                ("POWER_USAGE", 500),
+                ("FB_USED", 30),
+                ("FB_FREE", 10),
+                ("MEMORY_TEMP", 9223372036854775794),
+            )
         ]
+        for gpu in (0, 1):
+            lines += [
+                f'DCGM_FI_PROF_PCIE_{way}_BYTES{{Hostname="n0",gpu="{gpu}"}} {value}'
+                for way, value in (("TX", 4e9 * gpu), ("RX", 2e9))
+            ]
+            sent = int(50e9 * gpu * (time.time() - self.server.begun))  # type: ignore[attr-defined]
+            lines.append(f'node_infiniband_port_data_transmitted_bytes_total{{device="mlx5_{gpu}",port="1"}} {sent}')
         body = ("\n".join(lines) + "\n").encode()
         self.send_response(200)
         self.send_header("content-type", "text/plain; version=0.0.4")
@@ -189,6 +353,7 @@ def real_prometheus(tmp_path: Path) -> Iterator[str]:
     if program is None:
         pytest.skip("Debian's package prometheus is not installed")
     exporter = http.server.ThreadingHTTPServer((ADDRESS, 0), _Exporter)
+    exporter.begun = time.time()  # type: ignore[attr-defined]
     threading.Thread(target=exporter.serve_forever, daemon=True).start()
     with socket.socket() as probe:
         probe.bind((ADDRESS, 0))
@@ -196,6 +361,7 @@ def real_prometheus(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "prometheus.yml").write_text(
         "global: {scrape_interval: 1s}\nscrape_configs:\n  - job_name: dcgm\n    static_configs:\n"
         f"      - targets: ['{ADDRESS}:{exporter.server_port}']\n"
+        "        labels: {instance: 'n0:9100'}\n"
     )
     process = subprocess.Popen(
         [
@@ -226,7 +392,7 @@ def test_p95_comes_from_a_real_prometheus(real_prometheus: str) -> None:
                 found = reader.read()
             except errors.NotMeasuredError:
                 found = None  # it is still starting
-            if found is not None and found.p95[0, 1, Signal.HBM] > 0:
+            if found is not None and found.p95[0, 1, Signal.HBM] > 0 and found.p95[0, 1, Signal.NIC] > 0:
                 break
             assert time.monotonic() < deadline
             time.sleep(0.5)
@@ -234,6 +400,16 @@ def test_p95_comes_from_a_real_prometheus(real_prometheus: str) -> None:
     assert found.p95[0, 1, Signal.CORE_TEMPERATURE] == 61.0
     assert found.p95[0, 1, Signal.HBM] == 0.75
     assert found.dropped[Dropped.UNKNOWN_DEVICE] >= 4
+    # The busier direction; and what the exporter gives for "not supported" is no temperature.
+    assert found.p95[0, :, Signal.PCIE].tolist() == [2000.0, 4000.0]
+    assert np.isnan(found.p95[:, :, Signal.MEMORY_TEMPERATURE]).all()
+    assert found.dropped[Dropped.NOT_A_NUMBER] == 2
+    assert found.p95[0, 1, Signal.NIC] == pytest.approx(50_000, rel=0.2)
+    # A rail at its limit leaves the GPU on it nothing, whatever the fast path says.
+    left = headroom.Headroom(FLEET).of_gpus(time.time(), found.p95)
+    assert left[0, 0] == pytest.approx(0.25, abs=0.01)
+    assert left[0, 1] < 0.2
+    assert (left[1:] == 1.0).all()
 
 
 def test_a_prometheus_that_is_not_there_is_not_measured() -> None:
@@ -242,3 +418,26 @@ def test_a_prometheus_that_is_not_there_is_not_measured() -> None:
         pytest.raises(errors.NotMeasuredError),
     ):
         prometheus.Prometheus(client, FLEET).read()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["[]", "3", "{}", '{"status": "success"}', '{"status": "success", "data": {"result": 3}}', "<html>", '"x"'],
+)
+def test_a_prometheus_that_answers_in_another_form_is_not_measured(answer: str) -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, text=answer))
+    with (
+        httpx.Client(base_url=f"http://{ADDRESS}", transport=transport) as client,
+        pytest.raises(errors.NotMeasuredError),
+    ):
+        prometheus.Prometheus(client, FLEET).read()
+
+
+def test_a_series_in_another_form_is_counted_and_left_out() -> None:
+    series = [3, {}, {"metric": {"Hostname": "n0", "gpu": "0"}, "value": [0]}, {"metric": None, "value": [0, "1"]}]
+    body = {"status": "success", "data": {"result": series}}
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=body))
+    with httpx.Client(base_url=f"http://{ADDRESS}", transport=transport) as client:
+        found = prometheus.Prometheus(client, FLEET, {Signal.POWER: "x"}).read()
+    assert found.dropped == {Dropped.NOT_A_NUMBER: 4}
+    assert np.isnan(found.p95).all()
