@@ -11,9 +11,9 @@ import numpy as np
 from placement import mig
 from placement.gates import Mask, View
 from placement.requests import Member
-from placement.topology import WHOLE, Ints
+from placement.topology import WHOLE, Ints, Topology
 
-__all__ = ["SEGMENTS", "fragmentation", "room"]
+__all__ = ["SEGMENTS", "fragmentation", "per_root", "room"]
 
 SEGMENTS = (16, 8, 4, 2)
 """Blocks that others will ask for: NVL72 advice for segments (16, 4) and their halves."""
@@ -29,7 +29,8 @@ def room(view: View, member: Member, passes: Mask) -> Ints:
             fits = np.minimum(fits, free // need)
     if not member.gpus:
         return np.where(passes.any(axis=1), fits, 0)
-    if member.share == WHOLE and member.profile is None and passes.shape[1] == 1 and not view.occupancy.mig:
+    alike = passes.shape[1] == 1 and not view.occupancy.mig and not member.one_root
+    if member.share == WHOLE and member.profile is None and alike:
         return np.where(passes[:, 0], np.minimum(fits, state.whole // member.gpus), 0)
     gpu = np.where(passes, state.gpu, 0)
     if member.profile is not None:
@@ -37,8 +38,15 @@ def room(view: View, member: Member, passes: Mask) -> Ints:
     # A GPU in MIG mode is shared by profile only.
     gpu = np.where(view.occupancy.slices > 0, 0, gpu)
     if member.share == WHOLE:
-        return np.asarray(np.minimum(fits, (gpu == WHOLE).sum(axis=1) // member.gpus))
+        whole = per_root(gpu == WHOLE, view.topology) if member.one_root else (gpu == WHOLE).sum(axis=1, keepdims=True)
+        return np.asarray(np.minimum(fits, (whole // member.gpus).sum(axis=1)))
     return np.asarray(np.minimum(fits, (gpu // member.share).sum(axis=1)))
+
+
+def per_root(devices: Mask, topology: Topology) -> Ints:
+    """(n, r) how many of ``devices`` (n, g) are under each NUMA node."""
+    roots = np.unique(topology.numa[topology.numa >= 0])
+    return np.stack([(devices & (topology.numa == root)).sum(axis=1) for root in roots.tolist() or [0]], axis=1)
 
 
 def _instances(view: View, profile: str, passes: Mask) -> Ints:

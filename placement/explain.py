@@ -138,7 +138,8 @@ def _full(planner: Planner, request: Request, node: int) -> str:
     """What is missing on a node all of whose gates are open, and which of its devices are shut."""
     view, state = planner.view, planner.view.occupancy.state
     parts = [
-        f"{int(state.whole[node])} of {int(view.topology.gpus[node])} GPUs whole and free",
+        f"{int(state.whole[node])} of {int(view.topology.gpus[node])} GPUs whole and free"
+        + (", not enough under one root" if any(member.one_root for member in request.members) else ""),
         f"{int(state.cpu[node]) / 1000:g} cores and {int(state.memory[node])} MiB free",
     ]
     for gate in gates.DEVICE_GATES[:1]:

@@ -8,7 +8,7 @@ import difflib
 import numpy as np
 
 from lockstep.base import errors
-from placement import assigning, gates, mig, requests
+from placement import assigning, candidates, gates, mig, requests
 from placement.audits import Audits
 from placement.gates import Mask
 from placement.health.board import Board
@@ -91,6 +91,14 @@ def _fits_a_node(member: Member, request: Request, topology: Topology, allowed: 
     offers = {"gpus": topology.gpus, "cpu": topology.cpu, "memory": topology.memory, "nics": topology.nics}
     units = {"gpus": "GPUs", "cpu": "thousandths of a core", "memory": "MiB", "nics": "NICs"}
     together = allowed.copy()
+    if member.one_root:
+        most = int(candidates.per_root(topology.numa >= 0, topology)[allowed].max())
+        if member.gpus > most:
+            raise errors.RefusedError(
+                f"a member asks for {member.gpus} GPUs under one root, no node that may be used has more than {most}",
+                place=f"{request.name}: one_root",
+                hint=f"gpus: {most} per member, or one_root: false",
+            )
     for name, offer in offers.items():
         asked = getattr(member, name)
         most = int(offer[allowed].max())
@@ -117,7 +125,11 @@ def members_per_node(request: Request, topology: Topology, allowed: Mask) -> Int
         per_gpu = 1 if member.share == WHOLE and not member.profile else WHOLE // member.share
         if member.profile is not None:
             per_gpu = len(mig.PROFILES[member.profile].starts)
-        fits = np.minimum(fits, topology.gpus * per_gpu // member.gpus)
+        if member.one_root and per_gpu == 1:
+            held = (candidates.per_root(topology.numa >= 0, topology) // member.gpus).sum(axis=1)
+        else:
+            held = topology.gpus * per_gpu // member.gpus
+        fits = np.minimum(fits, held)
     for offer, asked in ((topology.cpu, member.cpu), (topology.memory, member.memory), (topology.nics, member.nics)):
         if asked:
             fits = np.minimum(fits, offer // asked)

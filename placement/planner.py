@@ -183,9 +183,10 @@ class Planner:
             self._feasible.add(known)
 
     def _policy_decides(self, request: Request) -> bool:
-        """A single member stands nowhere in particular: the packing policy chooses. GPUs in MIG mode it cannot tell."""
+        """A single member stands nowhere in particular: the packing policy chooses. MIG and roots it cannot tell."""
         member = request.members[0]
-        return self.policy is not None and request.size == 1 and member.profile is None and not self.view.occupancy.mig
+        plain = member.profile is None and not member.one_root and not self.view.occupancy.mig
+        return self.policy is not None and request.size == 1 and plain
 
     def _digest(self, node: int) -> str:
         index = int(self.view.audits.job[node])

@@ -70,6 +70,8 @@ class Member:
     memory: int = 0
     """MiB."""
     nics: int = 0
+    one_root: bool = False
+    """All its GPUs under one NUMA node (PCIe root); without it that is a wish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class Request:
             cpu=min(member.cpu for member in self.members),
             memory=min(member.memory for member in self.members),
             nics=min(member.nics for member in self.members),
+            one_root=all(member.one_root for member in self.members),
         )
 
     @property
@@ -140,7 +143,7 @@ _FIELDS = frozenset(
         "priority",
     }
 )
-_MEMBER_FIELDS = frozenset({"gpus", "count", "share", "profile", "cpu", "memory", "nics"})
+_MEMBER_FIELDS = frozenset({"gpus", "count", "share", "profile", "cpu", "memory", "nics", "one_root"})
 _MEMORY = {"MiB": 1, "GiB": 1024, "TiB": 1024 * 1024}
 
 
@@ -235,6 +238,7 @@ def _member(item: object, place: str) -> Member:
         cpu=_cpu(item.get("cpu", 0), place),
         memory=_memory(item.get("memory", 0), place),
         nics=_count(item.get("nics", 0), "nics", "NICs", place),
+        one_root=_flag(item, "one_root", place),
     )
     if not (made.gpus or made.cpu or made.memory or made.nics):
         raise errors.InputError("a member asks for GPUs, CPU, memory or NICs, this one for nothing", place=place)

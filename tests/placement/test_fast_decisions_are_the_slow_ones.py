@@ -41,7 +41,7 @@ _NODE = st.fixed_dictionaries(
     }
 )
 _MEMBER = st.one_of(
-    st.fixed_dictionaries({"gpus": st.integers(0, 4), "nics": st.integers(0, 2)}),
+    st.fixed_dictionaries({"gpus": st.integers(0, 4), "nics": st.integers(0, 2), "one_root": st.booleans()}),
     st.fixed_dictionaries({"gpus": st.just(1), "share": st.sampled_from([0.2, 0.4, 0.9])}),
     st.fixed_dictionaries({"gpus": st.just(1), "profile": st.sampled_from(["1g", "3g"])}),
 )

@@ -72,6 +72,17 @@ def test_gpus_of_one_member_share_a_pcie_root_where_they_can(nvl72: Any) -> None
     assert fleet.place(name="pair", members=[{"gpus": 2}]).members[0].gpus in ((0, 1), (2, 3))
 
 
+def test_gpus_that_must_share_a_root_do_or_are_refused(nvl72: Any) -> None:
+    fleet = nvl72(1, 2, gpus=6, numa=(0, 0, 0, 1, 1, 1))
+    found = [fleet.place(name=f"p{number}", members=[{"gpus": 2, "one_root": True}]) for number in range(5)]
+    gpus = [decision.members[0].gpus for decision in found if decision.placed]
+    assert len(gpus) == 4, "of three GPUs under a root the third is nobody's partner"
+    assert all(pair[0] // 3 == pair[1] // 3 for pair in gpus)
+    assert fleet.place(name="wish", members=[{"gpus": 2}]).placed
+    with pytest.raises(errors.RefusedError, match="under one root"):
+        fleet.place(name="four", members=[{"gpus": 4, "one_root": True}])
+
+
 def test_mig_instances_share_a_gpu(nvl72: Any) -> None:
     fleet = nvl72(1, 1)
     found = [
