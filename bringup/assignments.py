@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pinsets
-from inventory.model import Node, Pool
+from inventory.model import Node, Pool, Source
 from lockstep.base import journal
 from lockstep.base.names import NodeName
 from pinsets import load
@@ -52,9 +52,15 @@ def of_machine(facts: NodeFacts | None, newest: journal.Assignment | None) -> jo
 
 
 def expectations(
-    pool: Pool, snapshot: Snapshot, pool_lock: Lock, book: journal.Journal | None, *, verify: bool = False
+    pool: Pool,
+    snapshot: Snapshot,
+    pool_lock: Lock,
+    book: journal.Journal | None,
+    *,
+    verify: bool = False,
+    without: Collection[Source] = (),
 ) -> list[Expectation]:
-    """What each node of the pool should be.
+    """What each node of the pool should be. ``without``: sources of the pool that this reading leaves out.
 
     Held to the pool's lock: that, and while its roll-out runs the one before. Held to
     an earlier lock, since its wave has not begun: the pool's, with the earlier one as
@@ -71,7 +77,7 @@ def expectations(
             pool_lock,
             None if verify else _previous(node, snapshot.nodes.get(node.name), newest, locks, pool_lock),
             waived,
-            tuple(source.value for source in pool.sources),
+            tuple(source.value for source in pool.sources if source not in without),
         )
         for node in pool.nodes
     ]

@@ -12,7 +12,7 @@ import datetime
 import ipaddress
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from lightkube.resources.resource_v1 import ResourceClaim, ResourceSlice
 from lightkube.types import PatchType
 
 from bringup import cluster_objects as objects
-from bringup.cluster_views import VACATING, ClaimRef, DaemonView, NodeView, PodRef, SliceView
+from bringup.cluster_views import VACATING, ClaimRef, DaemonView, ImageView, NodeView, PodRef, SliceView
 from lockstep.base import errors
 
 __all__ = ["Cluster"]
@@ -105,15 +105,21 @@ class Cluster:
             found = [pod.to_dict() for pod in pods]
         return sorted((objects.pod_ref(pod) for pod in found if objects.occupies(pod)), key=str)
 
-    def daemons(self, part: str) -> dict[str, list[DaemonView]]:
-        """Node → pods of DaemonSets whose name contains ``part``."""
-        found: dict[str, list[DaemonView]] = {}
+    def software(self, part: str, images: Collection[str]) -> tuple[dict[str, list[DaemonView]], list[ImageView]]:
+        """(node → pods of DaemonSets whose name contains ``part``; running images whose short name is in ``images``).
+
+        One listing of all pods, piece by piece.
+        """
+        daemons: dict[str, list[DaemonView]] = {}
+        running: list[ImageView] = []
         with self._translated("list pods"):
             for pod in self._client.list(Pod, namespace="*", chunk_size=CHUNK):
-                seen = objects.daemon_view(pod.to_dict())
+                read = pod.to_dict()
+                seen = objects.daemon_view(read)
                 if seen is not None and part in seen[1].owner:
-                    found.setdefault(seen[0], []).append(seen[1])
-        return found
+                    daemons.setdefault(seen[0], []).append(seen[1])
+                running += [image for image in objects.image_views(read) if _short(image.name) in images]
+        return daemons, running
 
     def all_slices(self) -> dict[str, list[SliceView]]:
         """Node → its ResourceSlices; those of no one node are left out."""
@@ -304,6 +310,11 @@ class _NotFoundError(Exception):
 
 class _ConflictError(Exception):
     """The object changed since it was read."""
+
+
+def _short(image: str) -> str:
+    """``nvcr.io/nvidia/gpu-operator:v26.7.0`` → ``gpu-operator``; a digest in place of the tag, too."""
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
 def _on_loopback(server: str) -> bool:

@@ -15,6 +15,7 @@ __all__ = [
     "daemon_view",
     "fencing",
     "holds_devices_of",
+    "image_views",
     "lifting",
     "node_view",
     "occupies",
@@ -70,6 +71,17 @@ def daemon_view(pod: Obj) -> tuple[str, views.DaemonView] | None:
     if owner is None or not node:
         return None
     return node, views.DaemonView(owner, _truth(pod, "Ready") is True, _since(pod, "Ready"))
+
+
+def image_views(pod: Obj) -> list[views.ImageView]:
+    """The images of a pod that runs somewhere, those of its init containers left out."""
+    node = pod.get("spec", {}).get("nodeName")
+    if not node or pod.get("status", {}).get("phase") != "Running":
+        return []
+    owners = pod.get("metadata", {}).get("ownerReferences") or ()
+    daemon = any(one.get("controller") and one["kind"] == "DaemonSet" for one in owners)
+    names = [str(one.get("image") or "") for one in pod["spec"].get("containers") or ()]
+    return [views.ImageView(node, name, daemon) for name in names if name]
 
 
 def _since(obj: Obj, kind: str) -> str:

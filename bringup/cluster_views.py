@@ -19,6 +19,7 @@ __all__ = [
     "ClaimRef",
     "DaemonView",
     "DeviceView",
+    "ImageView",
     "NodeView",
     "PodRef",
     "SliceView",
@@ -127,6 +128,17 @@ class DaemonView:
     ready: bool
     ready_since: str
     """When its condition Ready last changed (RFC 3339, UTC)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageView:
+    """An image that a running pod was started from."""
+
+    node: str
+    name: str
+    """``nvcr.io/nvidia/gpu-operator:v26.7.0``, as its pod has it."""
+    daemon: bool
+    """Of a DaemonSet: it says something of its node; any other pod of the cluster as a whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from bringup.cluster_views import NodeView
 from bringup.consent import Registration
 from bringup.stages import Stage
 from bringup.words import Words
-from inventory.model import Node, Pool
+from inventory.model import Node, Pool, Source
 from lockstep.base import journal
 from lockstep.base.names import NodeName
 from pinsets import causes, compare
@@ -38,7 +38,9 @@ def compare_pool(
     pool: Pool, snapshot: Snapshot, lock: Lock, book: journal.Journal | None, *, verify: bool = False
 ) -> Comparison:
     """Compare a pool with what it is held to; common causes are found against the journal's last reading."""
-    expected = assignments.expectations(pool, snapshot, lock, book, verify=verify)
+    # What the cluster says of a node proves no act on it, and is not read here.
+    cluster = (Source.KUBERNETES, Source.PROMETHEUS)
+    expected = assignments.expectations(pool, snapshot, lock, book, verify=verify, without=cluster)
     found = compare.compare(expected, snapshot)
     if verify:
         return found

@@ -204,8 +204,8 @@ def _rule(rule: rules.Rule) -> Iterator[str]:
 def components_page() -> str:
     """Every component: layers, instances, what is equal, who changes it, what it is read from."""
     parts = [NOTE, "# Components", "", (DOCS / "components.intro.md").read_text().strip(), ""]
-    parts += ["| component | layers | further layers | one per | compared as | runs after | owner | read from | why |"]
-    parts += ["| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+    parts += ["| component | layers | further layers | one per | compared as | runs after | owner | read by | where | why |"]
+    parts += ["| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for name, entry in components.load().items():
         doubtful = " (?)" if entry.normaliser in normalisers.DOUBTFUL else ""
         instance = f"{entry.instance}{', all alike' if entry.alike else ''}" if entry.instance else "node"
@@ -217,6 +217,7 @@ def components_page() -> str:
             f"{entry.normaliser}{doubtful}",
             entry.activation.value,
             entry.owner,
+            ", ".join(entry.readers) or "nobody",
             "; ".join(entry.sources),
             entry.why,
         )

@@ -78,6 +78,10 @@ class Component(Model):
         dict[str, tuple[str, ...]],
         Field(description="OS family (`debian`, `rhel`) → packages that carry it, the first one names the version."),
     ] = {}
+    readers: Annotated[
+        tuple[Literal["ssh", "redfish", "kubernetes", "folder"], ...],
+        Field(description="Sources of facts that read it; none: nobody does, a pin of it is not verified."),
+    ] = ("ssh",)
     sources: Annotated[tuple[str, ...], Field(description="What it is read from, for `pin show`.")] = ()
     why: Annotated[str, Field(description="What breaks when it is skewed.")] = ""
 

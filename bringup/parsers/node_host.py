@@ -64,7 +64,9 @@ def _settings(parsed: Parsed) -> Iterator[Item]:
         yield "settings.bios.nps", Layer.RUNNING, None, nps, "/sys/devices/system/node"
     if "cpu" in parsed.files:
         digest, _ = texts.fingerprint(machine.environment(parsed.files))
-        yield "settings.env", Layer.ONDISK, None, digest, "/etc/nccl.conf, /etc/environment, /etc/profile.d"
+        # A login and a job that start now are given what the files hold now.
+        for layer in (Layer.RUNNING, Layer.ONDISK):
+            yield "settings.env", layer, None, digest, "/etc/nccl.conf, /etc/environment, /etc/profile.d"
     if parsed.asked("acs"):
         yield "settings.acs", Layer.RUNNING, None, machine.acs(parsed.record("acs")), "lspci -vvv"
 

@@ -31,9 +31,12 @@ def items(parsed: Parsed) -> Iterator[Item]:
         ("gdrcopy", loader.by_file_name(libraries, "libgdrapi.so.2"), "libgdrapi.so.2"),
         ("rdma-core", _rdma_core(parsed), "libibverbs.so.1"),
         ("ucx", communication.ucx(parsed.record("ucx")), "ucx_info -v"),
-        ("libfabric", _libfabric(parsed), "fi_info --version"),
+        ("libfabric", _libfabric(parsed, "library", "program"), "fi_info --version"),
     )
     yield from ((name, Layer.LIBRARY, None, value, source) for name, value, source in simple)
+    # The tools stand for what is installed: they are of one build with the library that they load.
+    yield "ucx", Layer.ONDISK, None, communication.ucx(parsed.record("ucx")), "ucx_info -v"
+    yield "libfabric", Layer.ONDISK, None, _libfabric(parsed, "program", "library"), "fi_info --version"
     if libraries and not isinstance(libraries, Unreadable) and libraries.header:
         yield "cudnn", Layer.ONDISK, None, cuda.cudnn_header(libraries.header), "cudnn_version.h"
     nscq = loader.by_file_name(libraries, "libnvidia-nscq.so.2")
@@ -72,11 +75,11 @@ def _rdma_core(parsed: Parsed) -> Raw:
     return ".".join(parts[2:]) if len(parts) >= 4 else Unreadable(f"libibverbs.so.{found} names no package")
 
 
-def _libfabric(parsed: Parsed) -> Raw:
+def _libfabric(parsed: Parsed, first: str, second: str) -> Raw:
     found = communication.libfabric(parsed.record("libfabric"))
     if isinstance(found, (Absent, Unreadable)):
         return found
-    return found.get("library") or found["program"]
+    return found.get(first) or found[second]
 
 
 def _plugin(parsed: Parsed, component: str) -> Raw:

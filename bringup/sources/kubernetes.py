@@ -12,17 +12,31 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from bringup.cluster import Cluster
-from bringup.cluster_views import DaemonView, NodeView, SliceView
+from bringup.cluster_views import DaemonView, ImageView, NodeView, SliceView
+from bringup.parsers.texts import Raw
 from bringup.sources import observed
 from inventory.model import Sku
 from lockstep.base.names import NodeName
-from pinsets.facts import Fact, Layer, NodeFacts, Snapshot, Unreadable
+from pinsets.facts import ABSENT, Fact, Layer, NodeFacts, Snapshot, Unreadable
 
-__all__ = ["PLUGIN", "facts_of", "read"]
+__all__ = ["PLUGIN", "deployed", "facts_of", "read"]
 
 PLUGIN: Final = "kubelet-plugin"
 """Part of the name of a DRA driver's DaemonSet (``nvidia-dra-driver-gpu-kubelet-plugin``)."""
 _DRIVERS: Final = {"gpu.nvidia.com": "driver", "gpu.amd.com": "amdgpu"}
+_IMAGES: Final = {
+    "gpu-operator": "gpu-operator",
+    "network-operator": "network-operator",
+    "k8s-dra-driver-gpu": "dra-driver",
+    "k8s-dra-driver": "dra-driver",
+    "dra-driver-nvidia-gpu": "dra-driver",
+    "k8s-device-plugin": "device-plugin",
+    "k8s-mig-manager": "mig-manager",
+    "node-feature-discovery": "nfd",
+    "dcgm-exporter": "dcgm-exporter",
+}
+"""Last part of an image's name → component. As NVIDIA's charts and NFD's name them."""
+_TAG: Final = re.compile(r"v?([0-9]+(?:\.[0-9]+){1,3}(?:-[0-9]+(?:\.[0-9]+){1,3})?)(?:[-+][A-Za-z][0-9A-Za-z.+_-]*)?")
 _ADDRESSES: Final = ("resource.kubernetes.io/pciBusID", "pcieBusID", "pciBusID", "pciAddr")
 
 
@@ -34,7 +48,9 @@ def read(
     A name that is no Node is unreachable. Raises `errors.NotMeasuredError` when the API does not answer.
     """
     views = {view.name: view for view in cluster.nodes()}
-    slices, daemons, at = cluster.all_slices(), cluster.daemons(PLUGIN), time.time()
+    slices, at = cluster.all_slices(), time.time()
+    daemons, running = cluster.software(PLUGIN, _IMAGES)
+    everywhere, by_node = deployed(running)
     if names is None:
         names = sorted(set(views) & set(slices)) or sorted(views)
     return Snapshot(
@@ -47,6 +63,7 @@ def read(
                 daemons.get(name, ()),
                 at,
                 (skus or {}).get(NodeName(name)),
+                {**everywhere, **by_node.get(name, {})},
             )
             for name in names
         },
@@ -60,14 +77,17 @@ def facts_of(
     daemons: Sequence[DaemonView],
     at: float,
     sku: Sku | None = None,
+    software: Mapping[str, Raw] | None = None,
 ) -> NodeFacts:
-    """One Node's view → facts. Pure."""
+    """One Node's view → facts. ``software``: component → what runs of it here, as `deployed` gives it. Pure."""
     if view is None:
         return NodeFacts(name, at, unreachable="cluster: there is no Node of that name")
     if view.ready is not True:
         # What it published last may be of before whatever happened to it.
         return NodeFacts(name, at, unreachable="cluster: its Node is not Ready, so what it published is old")
     found = [*_of_node(view), *_of_slices(view, slices, daemons, sku)]
+    source = "kubernetes:Pod/image"
+    found += [observed.fact(name, Layer.RUNNING, value, source) for name, value in (software or {}).items()]
     attributes = {"os.image": view.os_image, "machine": view.machine}
     return NodeFacts(
         name,
@@ -78,13 +98,45 @@ def facts_of(
     )
 
 
+def deployed(images: Sequence[ImageView]) -> tuple[dict[str, Raw], dict[str, dict[str, Raw]]]:
+    """(component → version of what the cluster as a whole runs, absent where no pod does; node → the same of daemons).
+
+    A component whose daemons are on nodes says nothing of the other nodes. Two versions at once, as in the middle of a
+    roll-out, and a tag that is no version are unreadable.
+    """
+    whole: dict[str, set[str]] = {}
+    nodes: dict[str, dict[str, set[str]]] = {}
+    for image in images:
+        name, _, tag = image.name.rpartition("/")[2].partition("@")[0].partition(":")
+        component = _IMAGES.get(name)
+        if component is not None:
+            where = nodes.setdefault(image.node, {}) if image.daemon else whole
+            where.setdefault(component, set()).add(tag)
+    on_nodes = {component for found in nodes.values() for component in found}
+    everywhere = {
+        component: _tagged(whole[component]) if component in whole else ABSENT
+        for component in sorted(set(_IMAGES.values()))
+        if component in whole or component not in on_nodes
+    }
+    by_node = {node: {name: _tagged(tags) for name, tags in found.items()} for node, found in nodes.items()}
+    return everywhere, by_node
+
+
+def _tagged(tags: Collection[str]) -> Raw:
+    versions = {match[1] if (match := _TAG.fullmatch(tag)) else None for tag in tags}
+    if len(versions) == 1 and (version := versions.pop()) is not None:
+        return version
+    return Unreadable(f"its pods run images {', '.join(sorted(tag or 'without a tag' for tag in tags))[:200]}")
+
+
 def _of_node(view: NodeView) -> list[Fact]:
     source = "kubernetes:Node/nodeInfo"
     found = []
     if view.kernel:
         found.append(observed.fact("kernel", Layer.RUNNING, view.kernel, source))
     if view.kubelet:
-        found.append(observed.fact("kubelet", Layer.ONDISK, view.kubelet, source))
+        # The kubelet itself says it when it starts.
+        found += [observed.fact("kubelet", layer, view.kubelet, source) for layer in (Layer.ONDISK, Layer.RUNNING)]
     runtime, _, version = view.runtime.partition("://")
     if runtime == "containerd" and version:
         found.append(observed.fact("containerd", Layer.RUNNING, version, source))

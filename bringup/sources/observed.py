@@ -7,17 +7,19 @@ from dataclasses import replace
 
 from lockstep.base.names import ComponentName, NodeName
 from pinsets import components, normalisers
-from pinsets.facts import NOT_OFFERED, Coordinate, Fact, Layer, Snapshot, Unreadable, Version
+from pinsets.facts import NOT_OFFERED, Absent, Coordinate, Fact, Layer, Snapshot, Unreadable, Version
 
 __all__ = ["fact", "with_gaps"]
 
 
-def fact(component: str, layer: Layer, value: str | Unreadable, source: str, instance: str | None = None) -> Fact:
+def fact(
+    component: str, layer: Layer, value: str | Absent | Unreadable, source: str, instance: str | None = None
+) -> Fact:
     """One observation; text is brought into the component's normal form. The component must be registered."""
     name = ComponentName(component)
     assert name in components.load(), component  # noqa: S101 - a name in this package is wrong
     coordinate = Coordinate(name, layer, instance)
-    if isinstance(value, Unreadable):
+    if isinstance(value, (Absent, Unreadable)):
         return Fact(coordinate, value, source)
     return Fact(coordinate, Version(normalisers.normalise(component, value), value), source)
 

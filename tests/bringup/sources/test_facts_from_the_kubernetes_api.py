@@ -11,7 +11,7 @@ from lightkube import codecs
 from lightkube.types import PatchType
 
 from bringup.cluster import Cluster
-from bringup.cluster_views import DaemonView, DeviceView, NodeView, SliceView
+from bringup.cluster_views import DaemonView, DeviceView, ImageView, NodeView, SliceView
 from bringup.sources import kubernetes
 from inventory.model import Sku
 from lab.control_plane_testing import Plane
@@ -81,6 +81,7 @@ def test_a_ready_node_tells_kernel_kubelet_runtime_and_its_driver() -> None:
     assert of(piece("580.105.8", "580.105.8"), daemons=(READY,)) == {
         "kernel@running": "6.8.0-1039-nvidia-64k",
         "kubelet@ondisk": "1.37.1",
+        "kubelet@running": "1.37.1",
         "containerd@running": "2.1.4",
         "driver@running": "580.105.08",
         "gpu[gpu0]@running": "NVIDIA GB200",
@@ -119,6 +120,70 @@ def test_a_node_that_is_not_ready_or_not_there_is_unreachable() -> None:
     assert "not Ready" in str(dead.unreachable)
 
 
+def image(name: str, node: str = "n1", *, daemon: bool = False) -> ImageView:
+    return ImageView(node, name, daemon)
+
+
+def versions(*images: ImageView, node: str = "n1") -> dict[str, str]:
+    everywhere, by_node = kubernetes.deployed(images)
+    found = kubernetes.facts_of(
+        NodeName(node), view(name=node), (), (), 1.0, software={**everywhere, **by_node.get(node, {})}
+    )
+    return {name.removesuffix("@running"): text for name, text in said(found).items() if name.split("@")[0] in SOFTWARE}
+
+
+SOFTWARE = {"gpu-operator", "network-operator", "dra-driver", "device-plugin", "mig-manager", "nfd", "dcgm-exporter"}
+
+
+def test_operators_and_drivers_are_told_by_the_images_that_run() -> None:
+    found = versions(
+        image("nvcr.io/nvidia/gpu-operator:v26.7.0", node="somewhere"),
+        image("nvcr.io/nvidia/cloud-native/network-operator:v26.4.0", node="somewhere"),
+        image("nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0", daemon=True),
+        image("nvcr.io/nvidia/k8s-device-plugin:v0.20.0", daemon=True),
+        image("nvcr.io/nvidia/k8s/dcgm-exporter:4.6.0-4.8.3-distroless", daemon=True),
+        image("registry.k8s.io/nfd/node-feature-discovery:v0.19.0-minimal", daemon=True),
+        image("nvcr.io/nvidia/cuda:13.0.1"),
+    )
+    assert found == {
+        "gpu-operator": "26.7.0",
+        "network-operator": "26.4.0",
+        "dra-driver": "25.12.0",
+        "device-plugin": "0.20.0",
+        "dcgm-exporter": "4.8.3",
+        "nfd": "0.19.0",
+        "mig-manager": "absent",
+    }
+
+
+def test_where_nothing_of_it_runs_in_the_cluster_it_is_absent_and_not_unknown() -> None:
+    assert set(versions().values()) == {"absent"}
+
+
+def test_daemons_of_other_nodes_say_nothing_of_this_one() -> None:
+    found = versions(image("x/k8s-device-plugin:v0.20.0", node="other", daemon=True))
+    assert "device-plugin" not in found
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("a/gpu-operator:v26.7.0", "a/gpu-operator:v26.3.0"),
+        ("a/gpu-operator:latest",),
+        ("a/gpu-operator@sha256:" + "0" * 64,),
+        ("a/gpu-operator",),
+        ("a/gpu-operator:\x1b[2J",),
+    ],
+)
+def test_two_versions_and_tags_that_are_none_are_known_by_nobody(names: tuple[str, ...]) -> None:
+    assert versions(*map(image, names))["gpu-operator"].startswith("unreadable: its pods run images ")
+
+
+def test_a_registry_with_a_port_and_a_digest_behind_the_tag_do_not_confuse() -> None:
+    digest = "@sha256:" + "0" * 64
+    assert versions(image(f"mirror.example:5000/nvidia/gpu-operator:v26.7.0{digest}"))["gpu-operator"] == "26.7.0"
+
+
 @pytest.mark.cluster
 @pytest.mark.usefixtures("applied")
 def test_a_real_api_server_tells_a_nodes_driver_once_its_plugin_is_ready(plane: Plane) -> None:
@@ -140,17 +205,26 @@ def test_a_real_api_server_tells_a_nodes_driver_once_its_plugin_is_ready(plane: 
             status = {"status": {"phase": "Running", "conditions": [ready]}}
             from lightkube.resources.core_v1 import Pod
 
-            client.patch(Pod.Status, name, status, namespace="default", patch_type=PatchType.MERGE)
+            operator = _plugin(f"operator-{machine.name}", machine.name)
+            operator["metadata"].pop("ownerReferences")
+            operator["spec"]["containers"] = [{"name": "operator", "image": "nvcr.io/nvidia/gpu-operator:v26.7.0"}]
+            client.create(codecs.from_dict(operator))
+            for each in (name, f"operator-{machine.name}"):
+                client.patch(Pod.Status, each, status, namespace="default", patch_type=PatchType.MERGE)
             after = kubernetes.read(cluster, [machine.name])
-            client.delete(Pod, name, namespace="default", grace_period=0)
+            for each in (name, f"operator-{machine.name}"):
+                client.delete(Pod, each, namespace="default", grace_period=0)
         told = said(after.nodes[NodeName(machine.name)])
+        assert (told["gpu-operator@running"], told["network-operator@running"]) == ("26.7.0", "absent")
         assert told["driver@running"][0].isdecimal(), told
         assert [key for key in told if key.startswith("gpu[")]
         cluster.delete_node(machine.name)
 
 
 def _plugin(name: str, node: str) -> dict[str, Any]:
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gpu-kubelet-plugin", "uid": "1", "controller": True}
+    # Of no group that the garbage collector knows: it would remove a pod whose owner is not there.
+    group = "example.dev/v1"
+    owner = {"apiVersion": group, "kind": "DaemonSet", "name": "gpu-kubelet-plugin", "uid": "1", "controller": True}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
