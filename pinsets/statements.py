@@ -8,6 +8,7 @@ host name alone. Form: in-toto Statement v1, https://in-toto.io/Statement/v1.
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,8 @@ __all__ = [
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://lockstep.dev/attestation/node/v1"
+_LONGEST: Final = 200
+"""Characters of a file name; file systems take 255 bytes."""
 
 
 class LockDigests(Model):
@@ -143,8 +146,14 @@ def payload(statement: Statement) -> bytes:
 
 
 def file_name(node: str) -> str:
-    """The name of a node's file; what a host name may not hold never becomes part of a path."""
-    return f"{re.sub(r'[^A-Za-z0-9._-]', '_', node).lstrip('.') or '_'}.intoto.json"
+    """The name of a node's file; what a host name may not hold never becomes part of a path.
+
+    A name that is written otherwise ends in a digest of its own: it must not take another node's file.
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", node).lstrip(".")
+    if not plain or plain != node or len(node) > _LONGEST:
+        plain = f"{plain[:_LONGEST]}-{hashlib.sha256(node.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+    return f"{plain}.intoto.json"
 
 
 def problems(
