@@ -94,11 +94,9 @@ def of_node(
     verdict: NodeVerdict, facts: NodeFacts, *, slot: str, pool: str, fleet: str | None = None, lock: Lock | None = None
 ) -> Statement:
     """The statement about a node that answered. ``lock`` is the one it was compared with (`NodeVerdict.lock`)."""
-    serials = {
-        key.split(".")[1]: value
-        for key, value in facts.attributes.items()
-        if re.fullmatch(r"gpu\.[^.]+\.serial", key) and value
-    }
+    # Without a SKU a slot is a PCI address, which holds dots.
+    found = ((re.fullmatch(r"gpu\.(.+)\.serial", key), value) for key, value in facts.attributes.items())
+    serials = {match[1]: value for match, value in found if match is not None and value}
     who = Annotations(slot=slot, serial=facts.serial, gpus=serials)
     held = LockDigests(full=verdict.lock) if verdict.lock is not None else None
     if lock is not None and lock.full == verdict.lock:

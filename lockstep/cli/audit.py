@@ -145,8 +145,11 @@ def command(
         ),
     ] = None,
     statements: Annotated[
-        Path, typer.Option("--statements", metavar="FOLDER", help="Where --sign writes NODE.intoto.json.")
-    ] = Path("statements"),
+        Path | None,
+        typer.Option(
+            "--statements", metavar="FOLDER", help="Where --sign writes NODE.intoto.json; default: statements."
+        ),
+    ] = None,
 ) -> None:
     """Read every node and GPU, and say which deviate from their lock or from each other.
 
@@ -188,7 +191,7 @@ def command(
         transport=transport,
         accept_new=accept_new_host_keys,
     )
-    _check(words, fence=fence, watch=watch, sign=sign, cluster=bool(accept or kubeconfig))
+    _check(words, fence=fence, watch=watch, sign=sign, cluster=bool(accept or kubeconfig), folder=statements)
     options.writable(output, save)
     from lockstep.base import settings
 
@@ -214,7 +217,7 @@ def command(
 
             snapshots.write(save, found.reading.snapshot)
         if sign is not None:
-            _sign(found, sign, statements)
+            _sign(found, sign, statements or Path("statements"))
         audit_forms.show(found, code, format_, output)
         if fence and file is not None and not found.reading.interrupted:
             for told in audit_work.fence(found, file, given, kubeconfig, accept or []):
@@ -228,7 +231,15 @@ def command(
             raise typer.Exit(code)
 
 
-def _check(words: audit_work.Words, *, fence: bool, watch: float | None, sign: Path | None, cluster: bool) -> None:
+def _check(
+    words: audit_work.Words,
+    *,
+    fence: bool,
+    watch: float | None,
+    sign: Path | None,
+    cluster: bool,
+    folder: Path | None,
+) -> None:
     """Refuse words that do not go together. Raises typer's usage error (exit 2)."""
     others = (words.inventory, words.folder, words.partition, words.context, words.prometheus)
     if sum([words.fleet is not None, bool(words.hosts), *(one is not None for one in others)]) != 1:
@@ -246,12 +257,17 @@ def _check(words: audit_work.Words, *, fence: bool, watch: float | None, sign: P
         ("--sku", "--pinset", not words.sku or words.pinset),
         ("--group", "--ansible-inventory", not words.groups or words.inventory),
         ("--accept, --kubeconfig", "--fence", not cluster or fence),
+        ("--statements", "--sign", folder is None or sign),
     ):
         if not present:
             raise typer.BadParameter(f"goes with {needed}", param_hint=wrong_alone)
     told = words.folder or words.context or words.prometheus
-    if told is not None and (words.shard or words.timeout or words.deep):
-        raise typer.BadParameter("nothing is read from nodes here", param_hint="--shard, --timeout, --deep")
+    if told is not None and words.shard:
+        raise typer.BadParameter("nothing is read from nodes here", param_hint="--shard")
+    if told is not None or words.facts not in (None, "ssh"):
+        ways = {"--timeout": words.timeout, "--deep": words.deep, "--transport": words.transport != "paramiko"}
+        if wrong := [name for name, value in {**ways, "--accept-new-host-keys": words.accept_new}.items() if value]:
+            raise typer.BadParameter("nothing is read over SSH here", param_hint=", ".join(wrong))
     if watch is not None and (sign is not None or words.folder is not None):
         raise typer.BadParameter("goes with facts that are read now, and without --sign", param_hint="--watch")
 

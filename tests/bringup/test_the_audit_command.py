@@ -105,6 +105,11 @@ def test_a_fleet_file_is_read_over_ssh(place: Path, sshd: Sshd) -> None:
         (("--hosts", "gpu-[001"), "not a host range"),
         (("--hosts", "x", "--format", "yaml"), "yaml"),
         (("nowhere.yaml",), "nowhere.yaml"),
+        (("--from-dir", ".", "--transport", "openssh", "--deep"), "--deep, --transport: nothing is read over SSH"),
+        (("--prometheus", "http://x", "--accept-new-host-keys"), "nothing is read over SSH"),
+        (("lab", "--facts", "snapshot", "--timeout", "3"), "--timeout: nothing is read over SSH"),
+        (("--kube-context", "x", "--shard", "1/2"), "nothing is read from nodes"),
+        (("--hosts", "x", "--statements", "s"), "goes with --sign"),
     ],
 )
 def test_wrong_usage_is_exit_code_two(place: Path, arguments: tuple[str, ...], said: str) -> None:

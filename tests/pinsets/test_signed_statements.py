@@ -100,6 +100,13 @@ def test_a_statement_names_place_and_machine_lock_facts_boot_and_verdict(keys: t
     )
 
 
+def test_gpus_that_no_machine_type_names_are_told_by_their_address() -> None:
+    seen = _facts(LOCK)
+    attributes = {"gpu.pci:0008:01:00.0.serial": "165", "gpu.pci:0009:01:00.0.serial": "166", "gpu.count": "2"}
+    said = _statement(dataclasses.replace(seen, attributes=attributes)).subject[0].annotations
+    assert said.gpus == {"pci:0008:01:00.0": "165", "pci:0009:01:00.0": "166"}
+
+
 def test_what_was_signed_verifies(keys: tuple[Path, Path], tmp_path: Path) -> None:
     path = _signed(tmp_path, _statement(), keys[0])
     assert signing.verify(path, [signing.public_key(keys[1])]) == _statement()
