@@ -17,18 +17,19 @@ import numpy as np
 
 from bench.rows import Row
 from lockstep.base import errors, settings
-from placement import topology
 from placement.plans import bound
 from placement.policies import rivals
-from placement.simulate import departures, inflation, openb, openb_runs
-from placement.state import State
+from placement.simulate import openb, openb_departures, openb_runs
 from placement.tasks import Workload, count
 
 __all__ = ["rows"]
 
-LOAD = 1.1
-"""Demand over capacity with departures: below one both place nearly everything."""
-ARRIVALS = 8000
+LOADS = ((1.1, False), (0.95, True))
+"""With departures: demand over capacity, and whether work waits for a place or is dropped."""
+ARRIVALS = 16_000
+DEPARTING = ("default", "cpu250", "gpushare100", "gpuspec33")
+"""Of the 17 traces those that are run with departures; of others' traces all that have times."""
+LINE = (("waiting", "%"), ("delay", "s"), ("delay_p99", "s"))
 T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """Student's t at 95 %, two-sided, by number of paired runs."""
 
@@ -54,7 +55,11 @@ def rows(quick: bool) -> Iterator[Row]:
         yield Row(trace, "gap", "%", gaps[-1])
     yield Row(f"mean of {len(traces)} traces, {len(seeds)} seeds", "gap", "%", float(np.mean(gaps)))
     yield from _robustness(runs, [] if quick else traces, seeds)
-    yield from _departures(fleet, folder, [] if quick else traces, seeds[:3])
+    leaving = [trace for trace in DEPARTING if trace in traces] or [
+        trace for trace in traces if openb.load_trace(folder, trace).departures
+    ]
+    departed = openb_departures.Runs(records_at.with_stem(f"{records_at.stem}-departures"), folder)
+    yield from _departures(departed, [] if quick else leaving, seeds[:3])
     for rival in rivals.RIVALS:
         for trace in traces if not quick else []:
             mean = float(np.mean(runs.series(trace, rival, seeds)))
@@ -91,23 +96,26 @@ def _robustness(runs: openb_runs.Runs, traces: Sequence[str], seeds: Sequence[in
             yield Row(f"{trace} {ours}", "alloc", "%", mine, other, name)
 
 
-def _departures(fleet: topology.Topology, folder: Path, traces: Sequence[str], seeds: Sequence[int]) -> Iterator[Row]:
-    """Time-averaged allocation of a fleet that is asked for `LOAD` of what it has, with departures."""
-    for name in traces:
-        trace = openb.load_trace(folder, name)
-        if not trace.departures:
-            continue
-        means = []
-        for policy in ("ours", "fgd"):
-            found = []
-            for seed in seeds:
-                generator = np.random.default_rng(seed)
-                work, workload = departures.prepare(trace, fleet.capacity, LOAD, ARRIVALS, generator)
-                state, rank = State(fleet), inflation.tie_order(len(fleet.names), generator)
-                chosen = openb_runs.POLICIES[policy](state, workload, rank, generator)
-                found.append(departures.run(state, chosen, work).allocated)
-            means.append(float(np.mean(found)))
-        yield Row(f"{name} with departures", "alloc", "%", means[0], means[1], "FGD")
+def _departures(runs: openb_departures.Runs, traces: Sequence[str], seeds: Sequence[int]) -> Iterator[Row]:
+    """A fleet in steady state, overloaded with work that is dropped, then well loaded with work that waits."""
+    for trace in traces:
+        for load, waits in LOADS:
+            for ours, theirs, name in (
+                ("ours", "fgd", "FGD"),
+                ("ours", "fgd-mix", "FGD, given the mix present"),
+                ("ours-no-lives", "fgd", "FGD"),
+                ("ours-learning", "fgd", "FGD"),
+            ):
+                if trace != traces[0] and (ours, theirs) != ("ours", "fgd"):
+                    continue
+                mine, other = (
+                    [runs.get(trace, policy, seed, load, ARRIVALS, waits=waits).steady for seed in seeds]
+                    for policy in (ours, theirs)
+                )
+                for what, unit in (("allocated", "%"), ("fragment", "%"), *(LINE if waits else (("refused", "%"),))):
+                    a, b = (np.array([steady[what] for steady in side]) for side in (mine, other))
+                    case = f"{trace} at {load:.0%}, {ours}, {what} ± {interval(a - b):.2f}"
+                    yield Row(case, "alloc" if unit == "%" else "wall", unit, float(a.mean()), float(b.mean()), name)
 
 
 def interval(differences: np.ndarray) -> float:

@@ -12,8 +12,7 @@ gain nothing.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from placement.plans import jobs, making
 from placement.plans.kinds import Content, Kinds, Room
-from placement.policies import base, fgd
+from placement.policies import base, expecting, fgd
 from placement.policies.slots import Slot, Slots
 from placement.state import State
 from placement.tasks import Task, Workload
@@ -34,8 +33,10 @@ FIRST_ROUNDS, LATER_ROUNDS = 150, 20
 LEARN_PART, LEARN_FACTOR = 0.05, 1.5
 """When learning: arrivals before the first plan, as a part of what the fleet holds, and their growth between plans."""
 TURNOVER, LEAST_LEFT = 0.3, 20
-"""Pieces of work that have left, per node and at least, at which a plan for the mix present is due; then at each
-turnover."""
+"""Pieces of work that have left, per node and at least, at which the plan is first held against lifetimes seen; then
+at each turnover."""
+ROOM = 0.1
+"""When learning: part of the fleet that must be free for a better plan to be worth its making."""
 MISFIT, MISFIT_AFTER = 0.08, 200
 """A plan is dropped when more than this part of the decisions since had to break it (a plan that fits: 3 to 4 %),
 asked from this many decisions on: the mix is not what it was made for, and FGD is the better guess."""
@@ -69,15 +70,19 @@ class Counts:
 class Planned:
     """See `base.Policy`. ``workload`` None: learn the frequencies."""
 
-    def __init__(self, state: State, workload: Workload | None, rank: Ints, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        state: State,
+        workload: Workload | None,
+        rank: Ints,
+        *,
+        lives: Mapping[Task, float] | None = None,
+        seed: int = 0,
+    ) -> None:
         self._state = state
         self._rank = rank
         self._seed = seed
-        self._learning = workload is None
-        self._seen: dict[Task, float] = {}
-        self._arrived = 0
-        """Arrivals since the start, forgotten ones too."""
-        self._present: Counter[Task] = Counter()
+        self._expected = expecting.Expectation(workload, lives)
         self._due = 0.0 if workload is not None else math.inf
         """Arrivals at which a plan is due."""
         self._next_fit = 1
@@ -85,10 +90,9 @@ class Planned:
         """Arrivals when the plan in use was taken, and how often it was broken since."""
         self._left = 0
         self._next_left = max(LEAST_LEFT, math.ceil(TURNOVER * len(rank)))
-        self._turnover = False
-        """Whether work leaves: then the mix to plan for is the one present."""
         self.counts = Counts()
-        self._workload = workload
+        self._mix: Workload | None = None
+        """What the last plan was made for."""
         # Before the first arrival there is nothing to know: any kind will do, the first arrival replaces it.
         self._fgd = fgd.Fgd(state, workload or Workload({Task(0, 0, 0, 0): 1.0}), rank)
         self._kinds = Kinds([], state.topology.models)
@@ -103,74 +107,79 @@ class Planned:
         if choice is None:
             self.counts.refused += 1
         else:
-            self._present[task] += 1
+            self._expected.place(task)
         return choice
 
     def left(self, task: Task, choice: base.Choice) -> None:
         """Work has ended and its room was given back: the slot opens again if it still fits."""
-        self._present[task] -= 1
+        self._expected.leave(task)
         self._left += 1
         if self._left >= self._next_left:
-            # What lives long is more of what is there than of what arrives: plan for what is there.
-            holds = sum(self._present.values())
-            self._next_left = self._left + holds
-            self._turnover, self._due = True, self._arrived
+            self._next_left = self._left + sum(self._expected.present.values())
+            if self._mix is not None and self._expected.drifted(self._mix):
+                self._due = self._expected.arrived
         kind = self._kinds.index.get(task)
         if kind is not None and not self._slots.conflicts(
             choice.node, (task.cpu, task.memory, task.share), choice.gpus, self._prices
         ):
             self._slots.add(choice.node, Slot(kind, choice.gpus))
 
-    def inform(self, workload: Workload) -> None:
+    def inform(self, workload: Workload, lives: Mapping[Task, float] | None = None) -> None:
         """Other frequencies from now on: FGD has them at once, a plan is due."""
-        self._learning, self._workload, self._due = False, workload, self._arrived
+        present = self._expected.present
+        self._expected = expecting.Expectation(workload, lives)
+        self._expected.present = present
+        self._due = 0.0
         self._fgd = fgd.Fgd(self._state, workload, self._rank)
+
+    def planned_for(self) -> Workload | None:
+        """The mix of kinds that the last plan was for."""
+        return self._mix
 
     def _learn(self, task: Task) -> None:
         """Count an arrival; FGD gets the frequencies seen whenever their number has doubled."""
-        self._arrived += 1
-        if not self._learning:
+        expected = self._expected
+        if expected.arrive(task):
+            self._due = self._next_fit = expected.arrived
+        if not expected.learning or expected.arrived < self._next_fit:
             return
-        self._seen[task] = self._seen.get(task, 0.0) + 1.0
-        if self._arrived < self._next_fit:
-            return
-        workload = Workload.counted(self._seen)
+        workload = expected.frequencies()
+        assert workload is not None  # noqa: S101 - something has arrived
         self._fgd = fgd.Fgd(self._state, workload, self._rank)
         if workload.mean_demand() > 0:
             holds = self._state.topology.capacity / workload.mean_demand()
-            if not self.counts.plans:
+            if not self.counts.plans and self._due > expected.arrived:
                 self._due = max(LEARN_PART * holds, 1.0)
-            if sum(self._seen.values()) > 2 * MEMORY * holds:
-                self._seen = {kind: count / 2 for kind, count in self._seen.items()}
-        self._next_fit = 2 * self._arrived
+            expected.forget(2 * MEMORY * holds)
+        self._next_fit = 2 * expected.arrived
 
     def due(self) -> jobs.Job | None:
         """What the plan that is due now is to be made of; asked again it is not due any more."""
-        if self._arrived < self._due:
+        expected = self._expected
+        if expected.arrived < self._due:
             return None
-        if self._learning:
-            self._workload = Workload.counted(self._seen)
-            self._fgd = fgd.Fgd(self._state, self._workload, self._rank)
-        workload = self._workload
-        if workload is None or workload.mean_demand() <= 0:
+        frequencies, mix = expected.frequencies(), expected.mix()
+        if frequencies is None or mix is None or mix.mean_demand() <= 0:
             self._due = math.inf
             return None
         topology = self._state.topology
-        holds = topology.capacity / workload.mean_demand()
-        self._due = min(LEARN_FACTOR * self._arrived, self._arrived + holds) if self._learning else math.inf
-        present_mix = {kind: number for kind, number in self._present.items() if number > 0}
-        if self._turnover and any(kind.gpus for kind in present_mix):
-            workload = Workload.counted(present_mix)
-            holds = topology.capacity / workload.mean_demand()
-        fresh = Kinds(tuple(workload.frequencies), topology.models)
-        expected = np.array(list(workload.frequencies.values())) * holds
-        present = np.array([self._present[task] for task in fresh.tasks], dtype=float)
+        holds = topology.capacity / mix.mean_demand()
+        self._due = math.inf
+        if expected.learning:
+            self._fgd = fgd.Fgd(self._state, frequencies, self._rank)
+            self._due = min(LEARN_FACTOR * expected.arrived, expected.arrived + holds)
+            if expected.arrived > 1 and float(self._state.free.sum()) < ROOM * topology.capacity:
+                return None
+        self._mix = mix
+        fresh = Kinds(tuple(mix.frequencies), topology.models)
+        need = np.array(list(mix.frequencies.values())) * holds
+        present = np.array([expected.present[task] for task in fresh.tasks], dtype=float)
         groups = self._groups()
         return jobs.Job(
             fresh,
             tuple(groups),
             tuple(map(tuple, groups.values())),
-            np.maximum(expected - present, 0.0),
+            np.maximum(need - present, 0.0),
             Room(0, int(topology.cpu.max()), int(topology.memory.max()), ()),
             len(topology.models),
             tuple(self._known(groups, fresh)),
@@ -182,7 +191,7 @@ class Planned:
         """Open the slots of ``plan``; nodes that have changed since ``job`` was taken get none."""
         self._kinds, self._slots = job.kinds, Slots(self._state, job.kinds)
         self._likes = {}
-        self._adopted, self._broken = self._arrived, 0
+        self._adopted, self._broken = self._expected.arrived, 0
         self._prices = plan.prices.tolist()
         shuffle = np.random.default_rng((self._seed, len(self.counts.plans)))
         budget = job.need.tolist()
@@ -247,7 +256,7 @@ class Planned:
         self.counts.broken += 1
         self._broken += 1
         choice = self._break(task, keys, np.flatnonzero(fits))
-        since = self._arrived - self._adopted
+        since = self._expected.arrived - self._adopted
         if since >= MISFIT_AFTER and self._broken > MISFIT * since:
             self._kinds, self._slots = Kinds([], self._state.topology.models), Slots(self._state, Kinds([], ()))
             self.counts.dropped += 1

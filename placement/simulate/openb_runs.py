@@ -106,14 +106,14 @@ def play(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> Reco
     )
 
 
-def source(policy: str) -> str:
+def source(policy: str, simulation: str = "simulate/inflation.py") -> str:
     """Digest of the modules that decide what ``policy`` does: a record of other code does not count."""
     root = Path(placement.__file__).parent
-    names = ["fragmentation.py", "state.py", "tasks.py", "policies/base.py", "policies/fgd.py", "simulate/inflation.py"]
+    names = ["fragmentation.py", "state.py", "tasks.py", "policies/base.py", "policies/fgd.py", simulation]
     if policy in rivals.RIVALS:
         names.append("policies/rivals.py")
     if policy.startswith("ours"):
-        names += ["policies/beside.py", "policies/planned.py", "policies/slots.py"]
+        names += ["policies/beside.py", "policies/expecting.py", "policies/planned.py", "policies/slots.py"]
         names += [f"plans/{name}.py" for name in ("jobs", "kinds", "making", "master", "pricing")]
     texts = [(root / name).read_bytes() for name in names]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lockstep.base import errors
 from placement import topology
 from placement.plans import jobs
-from placement.policies import base, beside, fgd, planned
+from placement.policies import base, beside, expecting, fgd, planned
 from placement.state import State
 from placement.tasks import Task, Workload
 
@@ -151,7 +151,7 @@ def test_a_plan_for_other_work_than_comes_is_dropped_for_fgd() -> None:
     assert policy.counts.slot == slots
 
 
-def test_when_work_leaves_plans_are_made_for_what_is_present() -> None:
+def test_when_work_leaves_plans_are_made_for_what_stays() -> None:
     state = _state()
     policy = beside.Between(planned.Planned(state, MIX, np.arange(12)))
     for task in ([HALF, THIRD, WHOLE] * 10)[:-1]:
@@ -164,4 +164,7 @@ def test_when_work_leaves_plans_are_made_for_what_is_present() -> None:
     assert len(policy.counts.plans) == 1
     job = policy.policy.due()
     assert job is not None
-    assert job.kinds.tasks == (WHOLE,)
+    assert job.kinds.tasks[0] == WHOLE  # a third of the arrivals, nearly all of what stays
+    mix = policy.policy.planned_for()
+    assert mix is not None
+    assert expecting.distance(Workload.counted({WHOLE: 1}), mix) < 0.2
