@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.telemetry.samples import Batch
 from placement.telemetry.signals import Signal
 from placement.telemetry.windows import Windows
 from placement.topology import Topology
@@ -76,6 +77,13 @@ class Headroom:
         """Take in one sample that `samples.Samples.push` accepted."""
         if signal is not Signal.HEALTH:
             self._windows.push(node, gpu, signal, used(signal, value, self._limits[node]), now)
+
+    def push_round(self, node: int, batch: Batch, now: float) -> None:
+        """`push` for samples of one node at once."""
+        measured = batch.signal != Signal.HEALTH
+        kept = batch.only(measured)
+        zero, scale = self._shares[node, kept.signal].T
+        self._windows.push_round(node, kept.gpu, kept.signal, (kept.value - zero) * scale, now)
 
     def of_dimensions(self, now: float) -> NDArray[np.float64]:
         """(n, g, s) headroom per dimension, 0 to 1; NaN where it is not measured."""

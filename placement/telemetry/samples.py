@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from placement.telemetry.signals import FRESHNESS, Freshness, Signal
 from placement.topology import Topology
 
-__all__ = ["Dropped", "Fresh", "Samples"]
+__all__ = ["Batch", "Dropped", "Fresh", "Samples"]
 
 SENSORS = (Signal.CORE_TEMPERATURE, Signal.POWER)
 """What the sensor age is taken from: every agent has these two."""
@@ -27,6 +27,21 @@ class Dropped(enum.StrEnum):
     OLDER = "older"
     UNKNOWN_DEVICE = "unknown-device"
     UNKNOWN_SIGNAL = "unknown-signal"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Samples of one node, (k,) each; no GPU and signal twice."""
+
+    gpu: NDArray[np.int64]
+    signal: NDArray[np.int64]
+    value: NDArray[np.float64]
+    at: NDArray[np.float64]
+    """Unix seconds on the node's clock."""
+
+    def only(self, kept: NDArray[np.bool_]) -> Batch:
+        """Those of ``kept`` (k,)."""
+        return self if kept.all() else Batch(self.gpu[kept], self.signal[kept], self.value[kept], self.at[kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,37 @@ class Samples:
         if now < self.first[node]:
             self.first[node] = now
         return None
+
+    def push_round(self, node: int, batch: Batch, now: float) -> NDArray[np.bool_]:
+        """`push` for a whole round of one node at once; (k,) which were taken.
+
+        Each GPU and signal stands in ``batch`` once; other rounds are pushed one by one.
+        """
+        if not 0 <= node < len(self.first):
+            self.dropped[Dropped.UNKNOWN_DEVICE] += len(batch.gpu)
+            return np.zeros(len(batch.gpu), dtype=bool)
+        taken: NDArray[np.bool_] = (batch.gpu >= 0) & (batch.gpu < self._topology.gpus[node])
+        self._count(Dropped.UNKNOWN_DEVICE, ~taken)
+        finite = np.isfinite(batch.value) & np.isfinite(batch.at)
+        self._count(Dropped.NOT_A_NUMBER, taken & ~finite)
+        taken &= finite
+        early = taken & (batch.at > now + self.policy.skew)
+        self._count(Dropped.FUTURE, early)
+        taken &= ~early
+        older = taken.copy()
+        older[taken] = batch.at[taken] < self.at[node, batch.gpu[taken], batch.signal[taken]]
+        self._count(Dropped.OLDER, older)
+        taken &= ~older
+        if taken.any():
+            where = (node, batch.gpu[taken], batch.signal[taken])
+            self.value[where], self.at[where] = batch.value[taken], batch.at[taken]
+            self.offset[node] = min(self.offset[node], now - batch.at[taken].max())
+            self.first[node] = min(self.first[node], now)
+        return taken
+
+    def _count(self, reason: Dropped, dropped: NDArray[np.bool_]) -> None:
+        if number := int(np.count_nonzero(dropped)):
+            self.dropped[reason] += number
 
     def _drop(self, reason: Dropped) -> Dropped:
         self.dropped[reason] += 1

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from starlette import applications, requests, responses, routing
 
 from placement.headroom import Headroom
 from placement.health.board import Board, Event
-from placement.telemetry.samples import Dropped, Samples
+from placement.telemetry.samples import Batch, Dropped, Samples
 from placement.telemetry.signals import Signal
 from placement.topology import Topology
 
@@ -22,6 +23,8 @@ __all__ = ["Intake", "application"]
 
 LARGEST_BODY = 1 << 20
 """Bytes; a node with eight GPUs sends under 4 kB."""
+_NUMBERS = (int, float)
+_NO_GPU = 1 << 20
 
 
 @dataclass(slots=True)
@@ -55,8 +58,7 @@ class Intake:
             raise ValueError("samples and events are lists")
         node, now = self._nodes.get(body["node"], -1), self.clock()
         before = self.samples.dropped.total()
-        for item in listed:
-            self._sample(node, item, now)
+        self._samples(node, listed, now)
         for item in events:
             self._event(node, item, now)
         dropped = self.samples.dropped.total() - before
@@ -64,16 +66,37 @@ class Intake:
         self.accepted += taken
         return {"accepted": taken, "dropped": dropped}
 
-    def _sample(self, node: int, item: Any, now: float) -> None:
-        if not _shaped(item, (int, str, (int, float), (int, float))):
-            self.samples.drop(Dropped.NOT_A_NUMBER)
+    def _samples(self, node: int, listed: list[Any], now: float) -> None:
+        """A round at once; one that names a GPU's signal twice, sample by sample."""
+        rows = [row for item in listed if (row := self._row(item)) is not None]
+        if not rows:
             return
-        gpu, name, value, at = item[0], item[1], _float(item[2]), _float(item[3])
+        if len({row[:2] for row in rows}) < len(rows):
+            for gpu, number, value, at in rows:
+                if self.samples.push(node, gpu, Signal(number), value, at, now) is None:
+                    self.headroom.push(node, gpu, Signal(number), value, now)
+            return
+        gpus, numbers, values, times = zip(*rows, strict=True)
+        batch = Batch(np.array(gpus), np.array(numbers), np.array(values), np.array(times))
+        taken = self.samples.push_round(node, batch, now)
+        if taken.any():
+            self.headroom.push_round(node, batch.only(taken), now)
+
+    def _row(self, item: Any) -> tuple[int, int, float, float] | None:
+        """GPU, signal's number, value and time; None for what is not even addressed, counted."""
+        if not (type(item) is list and len(item) == 4):
+            self.samples.drop(Dropped.NOT_A_NUMBER)
+            return None
+        gpu, name, value, at = item
+        if not (type(gpu) is int and type(name) is str and type(value) in _NUMBERS and type(at) in _NUMBERS):
+            self.samples.drop(Dropped.NOT_A_NUMBER)
+            return None
         signal = Signal.named(name)
         if signal is None:
             self.samples.drop(Dropped.UNKNOWN_SIGNAL)
-        elif self.samples.push(node, gpu, signal, value, at, now) is None:
-            self.headroom.push(node, gpu, signal, value, now)
+            return None
+        # An index beyond any node is as unknown as the next one, and fits an array.
+        return max(min(gpu, _NO_GPU), -1), int(signal), _float(value), _float(at)
 
     def _event(self, node: int, item: Any, now: float) -> None:
         if not _shaped(item, (int, str, (int, float), (str, type(None)))):

@@ -44,6 +44,17 @@ class Windows:
             cell[column] += 1
         self._dirty[node] = True
 
+    def push_round(
+        self, node: int, gpu: NDArray[np.int64], signal: NDArray[np.int64], used: NDArray[np.float64], now: float
+    ) -> None:
+        """`push` for samples of one node at once, (k,) each; no GPU and signal twice."""
+        self._turn(now)
+        column = (np.clip(used, 0.0, (BINS - 0.5) * WIDTH) / WIDTH).astype(np.int64)
+        cells = self._counts[self._half % 2, node]
+        counted = cells[gpu, signal, column]
+        cells[gpu, signal, column] = counted + (counted < np.iinfo(np.uint16).max)
+        self._dirty[node] = True
+
     def _turn(self, now: float) -> None:
         half = int(now // (self._window / 2))
         if half <= self._half:

@@ -12,7 +12,7 @@ from placement.headroom import Headroom, Limits
 from placement.health import policies
 from placement.health.board import Board, Event
 from placement.health.policies import Effect
-from placement.telemetry.samples import Dropped, Samples
+from placement.telemetry.samples import Batch, Dropped, Samples
 from placement.telemetry.signals import Signal
 from placement.telemetry.windows import WIDTH, Windows
 
@@ -217,3 +217,41 @@ def test_a_cleared_device_is_fit_again() -> None:
 def test_a_device_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(IndexError):
         Board(_fleet(1)).report(Event(0, 2, "xid 48", 0.0))
+
+
+_NUMBER = st.sampled_from([0.0, 1.0, 40.0, 500.0, 90_000.0, -5.0, math.nan, math.inf, 1e308])
+_TIME = st.sampled_from([90.0, 99.0, 100.0, 104.0, 106.0, -1e9, math.nan])
+_ROUND = st.tuples(
+    st.integers(-1, 3),
+    st.lists(
+        st.tuples(st.integers(-1, 2), st.sampled_from(list(Signal)), _NUMBER, _TIME),
+        max_size=12,
+        unique_by=lambda item: item[:2],
+    ),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(_ROUND, max_size=6))
+def test_a_round_at_once_is_the_same_as_its_samples_one_by_one(
+    rounds: list[tuple[int, list[tuple[int, Signal, float, float]]]],
+) -> None:
+    fleet = _fleet(3)
+    one, many = (Samples(fleet), Headroom(fleet)), (Samples(fleet), Headroom(fleet))
+    for number, (node, listed) in enumerate(rounds):
+        now = 100.0 + 200 * number
+        for gpu, signal, value, at in listed:
+            if one[0].push(node, gpu, signal, value, at + 200 * number, now) is None:
+                one[1].push(node, gpu, signal, value, now)
+        if not listed:
+            continue
+        gpus, signals, values, times = (np.array(part) for part in zip(*listed, strict=True))
+        batch = Batch(gpus, signals, values, times + 200 * number)
+        taken = many[0].push_round(node, batch, now)
+        if taken.any():
+            many[1].push_round(node, batch.only(taken), now)
+    assert one[0].dropped == many[0].dropped
+    for name in ("value", "at", "first", "offset"):
+        assert np.array_equal(getattr(one[0], name), getattr(many[0], name), equal_nan=True), name
+    last = 100.0 + 200 * len(rounds)
+    assert np.array_equal(one[1].of_dimensions(last), many[1].of_dimensions(last), equal_nan=True)
