@@ -52,6 +52,8 @@ __all__ = [
 
 LIVE = "ssh"
 FACTS_VARIABLE = "LOCKSTEP_FACTS"
+HEAVY = frozenset({"settings.acs", "settings.cc", "settings.nic"})
+"""Components that only the heavy vendor tools tell: where a pool pins one, they are asked without being told to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,10 @@ def read_fleet(
     the newest stored one; a path names a stored file or a folder of probe outputs; None: what LOCKSTEP_FACTS says, else
     SSH, joined with every further source that the pool names (`pinsets.sources`). ``journal`` None: the state folder's,
     if there is one. ``store`` keeps the snapshot in the state folder; ``shard`` takes a part of the domains; ``deep``
-    also runs the heavy vendor tools. Raises `errors.InputError` for unknown names, missing or stale locks and
-    unreadable identities, before any node is contacted; `errors.NotMeasuredError` without a snapshot.
+    also runs the heavy vendor tools, which is done without it where a pool pins what they alone tell.
+
+    Raises `errors.InputError` for unknown names, missing or stale locks and unreadable identities, before any node is
+    contacted; `errors.NotMeasuredError` without a snapshot.
     """
     chosen = select(fleet, pools, nodes, shard)
     locks = _locks(fleet, [pool for pool, _ in chosen])
@@ -118,16 +122,17 @@ def read_fleet(
         swept = _sweep(fleet, names, book, progress, patience, transport, deep=deep)
         explicit = facts is not None or FACTS_VARIABLE in os.environ
         snapshot, further = (swept.snapshot, ()) if explicit else _joined(fleet, swept.snapshot, settings)
+        path, lost = _store(snapshot, fleet, settings, whole=not swept.interrupted) if store else (None, "")
         return Reading(
             snapshot=snapshot,
             comparisons=_compare(chosen, locks, snapshot, book),
             locks=locks,
             live=True,
-            source=f"read now by {' and '.join(('SSH', *further))}",
+            source=f"read now by {' and '.join(('SSH', *further))}{lost}",
             failures=swept.failures,
             second_pass=swept.second_pass,
             interrupted=swept.interrupted,
-            path=_store(snapshot, fleet, settings, whole=not swept.interrupted) if store else None,
+            path=path,
         )
 
 
@@ -323,7 +328,19 @@ def _sweep(
     ways = targets(fleet, book)
     skus = {node.name: pool.sku for pool in fleet.pools for node in pool.nodes}
     requests = [sweep.Request(ways[name], skus[name]) for name in names]
-    return sweep.read(requests, transport or _ssh(), components.load(), progress=progress, patience=patience, deep=deep)
+    return sweep.read(
+        requests,
+        transport or _ssh(),
+        components.load(),
+        progress=progress,
+        patience=patience,
+        deep=deep or _pins_heavy(fleet, frozenset(names)),
+    )
+
+
+def _pins_heavy(fleet: Fleet, names: frozenset[NodeName]) -> bool:
+    mine = [pool for pool in fleet.pools if any(node.name in names for node in pool.nodes)]
+    return any(not HEAVY.isdisjoint(load.pinset(pool.pinset).pins) for pool in mine)
 
 
 def _ssh() -> Transport:
@@ -351,13 +368,19 @@ def _compare(
     return found
 
 
-def _store(snapshot: Snapshot, fleet: Fleet, settings: Settings, *, whole: bool) -> Path | None:
-    """Keep it; a reading of some nodes goes over the last one of all."""
+def _store(snapshot: Snapshot, fleet: Fleet, settings: Settings, *, whole: bool) -> tuple[Path | None, str]:
+    """Keep it; a reading of some nodes goes over the last one of all. What was read is worth more than a copy of it:
+    where none can be kept that is only told."""
     members = frozenset(node.name for node in fleet.nodes)
     if not whole or not members <= snapshot.nodes.keys():
         newest = stored.latest(settings, fleet.name)
         snapshot = stored.merge(_earlier(newest), snapshot, members)
-    return stored.save(snapshot, settings, fleet.name)
+    try:
+        return stored.save(snapshot, settings, fleet.name), ""
+    except OSError as error:
+        return None, f", not stored: {error.filename}: {error.strerror}"
+    except errors.EngineError as error:
+        return None, f", not stored: {error}"
 
 
 def _earlier(path: Path | None) -> Snapshot | None:
@@ -365,7 +388,7 @@ def _earlier(path: Path | None) -> Snapshot | None:
 
     try:
         return snapshots.read(path) if path is not None else None
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, errors.InputError):
         # A damaged old file must not spoil a new reading; what it held is read anew sooner or later.
         return None
 

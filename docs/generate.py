@@ -204,8 +204,8 @@ def _rule(rule: rules.Rule) -> Iterator[str]:
 def components_page() -> str:
     """Every component: layers, instances, what is equal, who changes it, what it is read from."""
     parts = [NOTE, "# Components", "", (DOCS / "components.intro.md").read_text().strip(), ""]
-    parts += ["| component | layers | further layers | one per | compared as | runs after | owner | read by | where | why |"]
-    parts += ["| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+    heads = ("component", "layers", "further layers", "one per", "compared as", "runs after", "owner", "read by")
+    parts += [_row(*heads, "where", "why"), f"|{' --- |' * (len(heads) + 2)}"]
     for name, entry in components.load().items():
         doubtful = " (?)" if entry.normaliser in normalisers.DOUBTFUL else ""
         instance = f"{entry.instance}{', all alike' if entry.alike else ''}" if entry.instance else "node"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from bringup import probe
 from bringup.cluster_views import DaemonView, DeviceView, NodeView, SliceView
 from bringup.parsers import nvfwupd
 from bringup.parsers.records import Record
@@ -19,11 +20,15 @@ from pinsets.facts import Coordinate, NodeFacts, Unreadable
 from . import test_an_answer_becomes_facts as answers
 from .redfish.test_what_a_bmcs_inventory_means import node
 
-__all__ = ["attributes", "given"]
+__all__ = ["attributes", "given", "only_deep"]
 
 _CARD = "/sys/class/drm/card1/device"
 _RICH: Mapping[str, str] = {
     "packages": "#dpkg\ndatacenter-gpu-manager-4-cuda13\t1:4.4.2-1\tii \tamd64\n",
+    "nics": "/sys/class/infiniband/mlx5_0/fw_ver:28.44.1036\n/sys/class/infiniband/mlx5_0/board_id:MT_0000000838\n"
+    "/sys/class/infiniband/mlx5_0/device/uevent:PCI_SLOT_NAME=0000:1a:00.0\n"
+    "/sys/class/infiniband/mlx5_0/ports/1/rate:400 Gb/sec (4X NDR)\n"
+    "/sys/class/infiniband/mlx5_0/ports/1/link_layer:InfiniBand\n",
     "ofed": "MLNX_OFED_LINUX-5.8-1.1.2.1:\n",
     "mft": "mstflint, mft 4.34.0-145, git SHA x\n",
     "ucx": "# Library version: 1.17.0\n",
@@ -92,9 +97,9 @@ _GPU = (
 )
 
 
-def _ssh() -> list[NodeFacts]:
+def _ssh(left_out: Collection[str] = ()) -> list[NodeFacts]:
     nvidia = answers._hgx(
-        **_RICH,
+        **{name: text for name, text in _RICH.items() if name not in left_out},
         host=answers._host(**_FILES),
         smi=f"<nvidia_smi_log><driver_version>1</driver_version>{_GPU}</nvidia_smi_log>",
     )
@@ -193,6 +198,16 @@ def _coordinates(readings: list[NodeFacts]) -> frozenset[str]:
         return f"{place.component}@{place.layer}"
 
     return frozenset(text(place) for facts in readings for place in facts.facts)
+
+
+def only_deep() -> frozenset[str]:
+    """Components of which no default layer is given without the heavy tools."""
+    usual = _coordinates(_ssh([command.id for command in probe.COMMANDS if command.deep]))
+    return frozenset(
+        name
+        for name, entry in components.load().items()
+        if any(f"{name}@{layer}" in _coordinates(_ssh()) - usual for layer in entry.layers)
+    )
 
 
 def attributes() -> frozenset[str]:

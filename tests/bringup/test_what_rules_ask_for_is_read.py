@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping
+from pathlib import Path
 
-from pinsets import components, rules
+import pytest
+
+import inventory.load
+import pinsets.load
+from bringup import reading
+from bringup.transport.fake import Fake
+from lockstep.base import settings
+from lockstep.base.names import ComponentName
+from pinsets import components, model, rules
 from pinsets.facts import Layer
 from pinsets.rules import engine
 from pinsets.rules.operands import Attribute, Place
 
-from . import readings
+from . import answers, readings
 
 GIVEN = readings.given()
 ALL = frozenset().union(*GIVEN.values())
@@ -102,6 +111,30 @@ def test_the_registry_names_every_source_that_reads_a_component_and_no_other() -
         if reading != set(entry.readers) and f"{name}@{entry.layers[0]}" not in EXEMPT:
             odd[name] = (sorted(reading), entry.readers)
     assert odd == {}
+
+
+def test_what_only_the_heavy_tools_tell_is_asked_where_it_is_pinned() -> None:
+    assert readings.only_deep() == reading.HEAVY
+
+
+@pytest.mark.parametrize("pinned", [None, *sorted(reading.HEAVY)])
+def test_a_pool_that_pins_a_heavy_thing_is_read_with_the_heavy_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pinned: str | None
+) -> None:
+    given = settings.Settings(None, tmp_path / "state", tmp_path / "cache", tmp_path / "labs")
+    fleet = inventory.load.fleet(str(answers.fleet_file(tmp_path, {"a": ""})), given)
+    real = pinsets.load.pinset
+
+    def with_one_more(name: str) -> object:
+        found = real(name)
+        more = {ComponentName(pinned): model.Pin(version="0")} if pinned else {}
+        return found.model_copy(update={"pins": {**found.pins, **more}})
+
+    monkeypatch.setattr(pinsets.load, "pinset", with_one_more)
+    fake = Fake({"a": answers.answer("1")})
+    reading.read_nodes(fleet, ["a"], transport=fake)
+    ((_, script, _),) = fake.calls
+    assert ("run mlxconfig" in script) is (pinned is not None)
 
 
 def test_no_source_gives_a_layer_that_the_registry_does_not_have() -> None:
