@@ -122,7 +122,7 @@ def read_fleet(
         swept = _sweep(fleet, names, book, progress, patience, transport, deep=deep)
         explicit = facts is not None or FACTS_VARIABLE in os.environ
         snapshot, further = (swept.snapshot, ()) if explicit else _joined(fleet, swept.snapshot, settings)
-        path, lost = _store(snapshot, fleet, settings, whole=not swept.interrupted) if store else (None, "")
+        kept, lost = _store(snapshot, fleet, settings, whole=not swept.interrupted) if store else (None, "")
         return Reading(
             snapshot=snapshot,
             comparisons=_compare(chosen, locks, snapshot, book),
@@ -132,7 +132,7 @@ def read_fleet(
             failures=swept.failures,
             second_pass=swept.second_pass,
             interrupted=swept.interrupted,
-            path=path,
+            path=kept,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,11 +88,24 @@ def of_fleet(words: Words, settings: Settings, advance: Callable[[Progress], Non
         deep=words.deep,
         shard=shards.parse(words.shard) if words.shard is not None else None,
     )
+    if read.path is not None and read.path.is_dir():
+        _strangers(fleet, read.snapshot.nodes, read.path)
     found = audit.of_fleet(fleet, read)
     if earlier is not None:
         before = reading.recompared(fleet, settings, earlier[0], earlier[1].name)
         found = known.without(found, known.of_comparisons(before.comparisons.values()), earlier[1].name)
     return _without_known(found, words), fleet
+
+
+def _strangers(fleet: Fleet, names: Iterable[str], folder: Path) -> None:
+    """Outputs of nodes that the fleet does not have are told: `gpu-7.jsonl` is not gpu-007's."""
+    import typer
+
+    from lockstep.base import hostranges
+
+    known = {node.name for node in fleet.nodes}
+    if strange := [name for name in names if name not in known]:
+        typer.echo(f"{folder}: warning: fleet {fleet.name} has no node {hostranges.fold(strange)}", err=True)
 
 
 def of_hosts(words: Words, advance: Callable[[Progress], None]) -> Audit:

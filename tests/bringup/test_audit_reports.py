@@ -209,6 +209,27 @@ def test_a_reading_of_some_nodes_goes_over_the_last_one_of_all(given: settings.S
     }
 
 
+@pytest.mark.parametrize("damaged", [b"", b"no snapshot", b"\x1f\x8b\x08 cut"])
+def test_a_damaged_older_snapshot_spoils_no_reading_of_some_nodes(
+    given: settings.Settings, tmp_path: Path, damaged: bytes
+) -> None:
+    fleet = load.fleet(str(answers.fleet_file(tmp_path, {"a": "", "b": ""})), given)
+    whole = reading.read_fleet(fleet, given, transport=Fake({"a": answers.answer("1"), "b": answers.answer("2")}))
+    assert whole.path is not None
+    whole.path.write_bytes(damaged)
+    part = reading.read_fleet(fleet, given, nodes=["b"], transport=Fake({"b": answers.answer("2")}))
+    assert set(part.snapshot.nodes) == {"b"}
+
+
+def test_a_reading_that_cannot_be_stored_is_shown_and_says_so(given: settings.Settings, tmp_path: Path) -> None:
+    given.state.parent.mkdir(exist_ok=True)
+    given.state.write_text("a file where the folder should be")
+    found = _audit(given, tmp_path, {"a": answers.answer("1")})
+    assert audit.exit_code(found) is ExitCode.IN_STEP
+    assert found.reading.path is None
+    assert "not stored" in found.reading.source
+
+
 def test_old_snapshots_are_dropped(given: settings.Settings, tmp_path: Path) -> None:
     from bringup import stored
     from lockstep.base import limits

@@ -98,6 +98,15 @@ def test_an_empty_folder_and_an_empty_group_are_not_measured(here: Path, run: Ru
     assert run("--ansible-inventory", "hosts.ini")[0] == 3
 
 
+def test_an_output_of_no_node_of_the_fleet_is_told(here: Path, run: Run) -> None:
+    path = answers.fleet_file(here, {"gpu-001": "", "gpu-002": ""})
+    _outputs(here / "outputs", {"gpu-001": answers.answer("1"), "gpu-2": answers.answer("2")})
+    code, out, err = run(str(path), "--facts", "outputs")
+    assert code == 3
+    assert "gpu-002 unreachable" in out
+    assert err == "outputs: warning: fleet test has no node gpu-2\n"
+
+
 def test_what_is_no_file_is_named_and_no_node_is_lost_with_it(here: Path, run: Run) -> None:
     os.mkfifo(_outputs(here / "outputs", {"gpu-001": answers.answer("1")}) / "gpu-002.jsonl")
     code, _, said = run("--from-dir", "outputs")
