@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bringup.audit import Audit
-from lockstep.base import errors
+from lockstep.base import errors, replacing
 from lockstep.base.names import NodeName, PoolName
 from pinsets import signing, statements
 from pinsets.statements import Statement
@@ -42,7 +42,7 @@ def write(audit: Audit, key: Path, folder: Path) -> tuple[Path, ...]:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             path = folder / statements.file_name(name)
-            path.write_text(text, encoding="utf-8")
+            replacing.write(path, text)
             written.append(path)
     except OSError as error:
         raise errors.EngineError(
