@@ -64,11 +64,15 @@ _PLACES: Final[Sequence[tuple[re.Pattern[str], str, str | None]]] = tuple(
         (r"HGX_FW_CPU_\d+", "firmware.cpu", "cpu"),
         (r"HGX_FW_(?:SXM|ConnectX)_SMA_\d+|SM[AR]_\d+", "firmware.smr", "smr"),
         (r"(?:NIC|CX7|CX8)_(?P<n>\d+)", "firmware.nic", "nic"),
+        (r"DPU_OS", "bfb", None),
     )
 )
 _IDRAC: Final = re.compile(r"(Current|Installed|Previous|Available)-[^-]*-.*?__(.+)")
 _ROLES: Final = {"Current": "runs", "Installed": "written", "Previous": "spare", "Available": "spare"}
 _GUID: Final = re.compile(r"(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}")
+_BUNDLE: Final = re.compile(r"(?:DOCA_|bf-bundle-)([0-9]+(?:\.[0-9]+){1,2}(?:-[0-9]+)?)(?![0-9.])")
+"""A BlueField's image by its name: ``DOCA_2.5.0_BSP_4.5.0_Ubuntu_22.04-1.20231120.prod``; newer ones as
+/etc/mlnx-release has them, ``bf-bundle-3.2.1-42_25.11_ubuntu-22.04_prod`` (inferred for Redfish)."""
 _LONGEST: Final = 200
 
 
@@ -90,7 +94,8 @@ def firmware(members: Sequence[Mapping[str, Any]], sku: Sku | None) -> tuple[Ite
             continue
         component, instance = placed
         layer = Layer.FLASHED if part.role == "written" and part.key in running else Layer.RUNNING
-        _add(found, Item(component, layer, instance, part.version, f"redfish:FirmwareInventory/{part.id}"))
+        version = _bundle(part.version) if component == "bfb" else part.version
+        _add(found, Item(component, layer, instance, version, f"redfish:FirmwareInventory/{part.id}"))
     return tuple(found.values())
 
 
@@ -136,6 +141,13 @@ def _version(value: object) -> Raw:
 def _is_nic(part: _Part) -> bool:
     placed = _place(part.key, None)
     return placed is not None and placed[0] == "firmware.nic" and part.role != "spare"
+
+
+def _bundle(name: Raw) -> Raw:
+    if isinstance(name, Unreadable):
+        return name
+    match = _BUNDLE.match(name)
+    return match[1] if match is not None else Unreadable(f"{name[:60]!r} names no bundle")
 
 
 def _place(key: str, sku: Sku | None) -> tuple[str, str | None] | None:

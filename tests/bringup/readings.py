@@ -148,6 +148,7 @@ BOARD = Sku.model_validate(
 def _redfish() -> list[NodeFacts]:
     idrac = ("Current", "Installed")
     members = [{"Id": name, "Version": "1.2.3", "Status": {"State": "Enabled"}} for name in _PARTS]
+    members.append({"Id": "DPU_OS", "Version": "DOCA_2.5.0_BSP_4.5.0_Ubuntu_22.04-1.20231120.prod"})
     members += [{"Id": f"{word}-159-1.5.6__BIOS.Setup.1-1", "Version": "1.5.6"} for word in idrac]
     members += [{"Id": f"{word}-25227-7.1__iDRAC.Embedded.1-1", "Version": "7.1"} for word in idrac]
     settings = {"NumaNodesPerSocket": "4", "IommuSupport": "Enabled", "SriovGlobalEnable": "Enabled"}

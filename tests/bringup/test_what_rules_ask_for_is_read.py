@@ -35,7 +35,6 @@ DERIVED = {"gpu.fabric", "gpu.vendor", "gpu.architecture"}
 """Attributes that `pinsets.rules.worlds` makes from others or from the SKU."""
 EXEMPT: Mapping[str, str] = {
     "nvlink.domain@running": "not pinned; the fabric's attributes are held against the fleet file",
-    "bfb@running": "of the Arm side of a BlueField, a machine of its own",
     "firmware.bundle@flashed": "the maker's name for a set; its parts are read",
     "firmware.switch.nvos@running": "nvfwupd does not list it, and we log in to no switch",
 }

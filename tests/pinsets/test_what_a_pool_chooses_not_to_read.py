@@ -73,7 +73,7 @@ def test_what_no_source_of_the_pool_reads_is_an_info_that_names_who_does(
     assert _alone(component, (*others, word))[:2] == (Verdict.UNREADABLE, f"unreadable.{component}")
 
 
-@pytest.mark.parametrize("component", ["firmware.switch.nvos", "firmware.bundle", "bfb"])
+@pytest.mark.parametrize("component", ["firmware.switch.nvos", "firmware.bundle"])
 def test_what_nobody_reads_is_a_warning_whatever_the_pool_names(component: str) -> None:
     for sources in (("ssh",), ("ssh", "redfish", "kubernetes")):
         verdict, id_, severity, _ = _alone(component, sources)
