@@ -41,9 +41,12 @@ _ADDRESSES: Final = ("resource.kubernetes.io/pciBusID", "pcieBusID", "pciBusID",
 
 
 def read(
-    cluster: Cluster, names: Collection[str] | None = None, skus: Mapping[NodeName, Sku] | None = None
+    cluster: Cluster,
+    names: Collection[str] | None = None,
+    skus: Mapping[NodeName, Sku] | None = None,
+    sku: Sku | None = None,
 ) -> Snapshot:
-    """Facts of the Nodes ``names``, None: of all that publish GPUs, or all when none does.
+    """Facts of the Nodes ``names``, None: of all that publish GPUs, or all when none does. ``sku``: of the others.
 
     A name that is no Node is unreachable. Raises `errors.NotMeasuredError` when the API does not answer.
     """
@@ -62,7 +65,7 @@ def read(
                 slices.get(name, ()),
                 daemons.get(name, ()),
                 at,
-                (skus or {}).get(NodeName(name)),
+                (skus or {}).get(NodeName(name), sku),
                 {**everywhere, **by_node.get(name, {})},
             )
             for name in names
@@ -88,7 +91,7 @@ def facts_of(
     found = [*_of_node(view), *_of_slices(view, slices, daemons, sku)]
     source = "kubernetes:Pod/image"
     found += [observed.fact(name, Layer.RUNNING, value, source) for name, value in (software or {}).items()]
-    attributes = {"os.image": view.os_image, "machine": view.machine}
+    attributes = {"os.image": view.os_image, "machine": view.machine, "gpus": _gpus(found, slices, sku)}
     return NodeFacts(
         name,
         at,
@@ -96,6 +99,16 @@ def facts_of(
         boot_id=view.boot_id or None,
         attributes={key: value for key, value in attributes.items() if value},
     )
+
+
+def _gpus(found: Sequence[Fact], slices: Sequence[SliceView], sku: Sku | None) -> str:
+    """Slots of the GPUs that are published, in the SKU's order; empty where partitions stand in their place."""
+    kinds = {device.attributes.get("type", "gpu") for piece in slices for device in piece.devices}
+    if kinds - {"gpu"}:
+        return ""
+    there = [str(fact.coordinate.instance) for fact in found if fact.coordinate.component == "gpu"]
+    order = {slot: index for index, slot in enumerate(sku.slots("gpu"))} if sku is not None else {}
+    return ",".join(sorted(there, key=lambda slot: (order.get(slot, len(order)), slot)))
 
 
 def deployed(images: Sequence[ImageView]) -> tuple[dict[str, Raw], dict[str, dict[str, Raw]]]:

@@ -60,11 +60,14 @@ def _cluster(settings: Settings, members: Mapping[NodeName, Node], fleet: Fleet)
     return _of_kubeconfig(way.kubeconfig, None, members, skus)
 
 
-def of_context(context: str) -> Snapshot:
-    """Every GPU node of the cluster of a kubeconfig's context; the file is KUBECONFIG's first, else ~/.kube/config."""
+def of_context(context: str, sku: Sku | None = None, lock: Lock | None = None) -> Snapshot:
+    """Every GPU node of the cluster of a kubeconfig's context; the file is KUBECONFIG's first, else ~/.kube/config.
+
+    With a lock and the machine type of all of them, what it pins beyond is `not offered`.
+    """
     named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
     path = Path(named) if named else Path.home() / ".kube" / "config"
-    return _of_kubeconfig(path, context)
+    return _gaps(_of_kubeconfig(path, context, sku=sku), sku, lock, "kubernetes")
 
 
 def _of_kubeconfig(
@@ -72,6 +75,7 @@ def _of_kubeconfig(
     context: str | None,
     names: Collection[str] | None = None,
     skus: Mapping[NodeName, Sku] | None = None,
+    sku: Sku | None = None,
 ) -> Snapshot:
     try:
         from bringup.cluster import Cluster
@@ -80,11 +84,17 @@ def _of_kubeconfig(
         hint = "pip install 'lockstep-fleet[bringup]', or use the checkout's environment"
         raise errors.EngineError("asking a cluster needs lightkube", hint=hint) from error
     with Cluster.from_kubeconfig(path, context) as cluster:
-        return kubernetes.read(cluster, names, skus)
+        return kubernetes.read(cluster, names, skus, sku)
 
 
-def of_prometheus(url: str) -> Snapshot:
-    """Every node that the exporters of a Prometheus name."""
+def of_prometheus(url: str, sku: Sku | None = None, lock: Lock | None = None) -> Snapshot:
+    """Every node that the exporters of a Prometheus name; ``sku`` and ``lock`` as in `of_context`."""
     from bringup.sources import prometheus
 
-    return prometheus.read(url)
+    return _gaps(prometheus.read(url), sku, lock, "prometheus")
+
+
+def _gaps(snapshot: Snapshot, sku: Sku | None, lock: Lock | None, word: str) -> Snapshot:
+    if sku is None or lock is None:
+        return snapshot
+    return observed.with_gaps(snapshot, dict.fromkeys(snapshot.nodes, lock.coordinates(sku.all_slots())), word)

@@ -125,9 +125,11 @@ def of_hosts(words: Words, advance: Callable[[Progress], None]) -> Audit:
         return _without_known(audit.of_hosts(reading.compared(snapshot, baseline, f"outputs in {words.folder}")), words)
     if words.context is not None or words.prometheus is not None:
         if words.context is not None:
-            snapshot, told = sources.of_context(words.context), f"read now from the cluster of {words.context}"
+            snapshot = sources.of_context(words.context, baseline.sku, baseline.lock)
+            told = f"read now from the cluster of {words.context}"
         else:
-            snapshot, told = sources.of_prometheus(str(words.prometheus)), f"read now from {words.prometheus}"
+            snapshot = sources.of_prometheus(str(words.prometheus), baseline.sku, baseline.lock)
+            told = f"read now from {words.prometheus}"
         return _without_known(audit.of_hosts(reading.compared(snapshot, baseline, told)), words)
     if words.partition is not None:
         ways = slurm.hosts(words.partition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import json
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 from bringup.sources import prometheus
 from lockstep.base import errors
+from lockstep.cli import main
 from pinsets.facts import Snapshot
 
 pytestmark = pytest.mark.debian
@@ -97,6 +99,22 @@ def test_a_real_prometheus_tells_driver_kernel_bios_and_runtime(url: str) -> Non
         "containerd@running": "2.1.4",
     }
     assert set(found.nodes) >= {"gpu-001"}
+
+
+def test_the_audit_of_a_prometheus_holds_a_published_set_against_what_exporters_tell(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["audit", "--prometheus", url, "--pinset", "azhpc-2026-07-29-h100", "--format", "json"]
+    until = time.monotonic() + 60
+    seen: dict[str, str] = {}
+    while "nccl@library" not in seen or "driver@running" in seen:
+        assert time.monotonic() < until, seen
+        time.sleep(0.5)
+        code, said = main.run(words), capsys.readouterr().out
+        for pool in json.loads(said)["pools"] if said else []:
+            seen = {one["coordinate"]: one["observed"] for one in pool["findings"] if "gpu-001" in one["nodes"]}
+    assert code == 3, "the pinned driver runs, and all else was not measured"
+    assert seen["nccl@library"] == "unreadable: not offered"
 
 
 def test_a_series_that_was_scraped_long_ago_is_unreadable() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,17 @@ def test_a_node_that_is_not_ready_or_not_there_is_unreachable() -> None:
     assert gone.unreachable == "cluster: there is no Node of that name"
     dead = kubernetes.facts_of(NodeName("n1"), view(ready=False), (piece("580.105.8"),), (READY,), 1.0)
     assert "not Ready" in str(dead.unreachable)
+
+
+def test_the_gpus_that_are_published_are_listed_by_slot_and_a_missing_one_is_not_among_them() -> None:
+    both = piece("580.105.8", "580.105.8")
+    assert kubernetes.facts_of(NodeName("n1"), view(), (both,), (READY,), 1.0, SKU).attributes["gpus"] == "gpu0,gpu1"
+    one = kubernetes.facts_of(NodeName("n1"), view(), (piece("580.105.8"),), (READY,), 1.0, SKU)
+    assert one.attributes["gpus"] == "gpu0"
+    partition = DeviceView("gpu-0-mig-9-0-1", {"type": "mig", "driverVersion": "580.105.8"})
+    split = dataclasses.replace(both, devices=(*both.devices, partition))
+    assert "gpus" not in kubernetes.facts_of(NodeName("n1"), view(), (split,), (READY,), 1.0, SKU).attributes
+    assert "gpus" not in kubernetes.facts_of(NodeName("n1"), view(), (both,), (), 1.0, SKU).attributes, "may be old"
 
 
 def image(name: str, node: str = "n1", *, daemon: bool = False) -> ImageView:
