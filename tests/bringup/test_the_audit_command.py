@@ -52,6 +52,20 @@ def test_hosts_need_no_fleet_file_and_nothing_is_written(place: Path) -> None:
     assert sorted(path.name for path in (place / "home").rglob("*")) == [".ssh", "config", "known_hosts"]
 
 
+def test_the_nodes_of_a_partition_are_read_over_ssh_at_slurms_addresses(place: Path) -> None:
+    """The words of sinfo are played here; the real one is in sources/test_hosts_of_a_slurm_partition."""
+    (place / "bin").mkdir()
+    sinfo = place / "bin" / "sinfo"
+    sinfo.write_text(f"#!/bin/sh\n[ \"$4\" = gpu ] && printf 'gpu-1|{BIND}|idle\\ngpu-2|{BIND}|drained\\n'\n")
+    sinfo.chmod(0o755)
+    environ = {"HOME": str(place / "home"), "PATH": f"{place / 'bin'}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+    words = [str(LOCKSTEP), "audit", "--slurm", "gpu", "--format", "json"]
+    done = subprocess.run(words, env=environ, cwd=place / "here", capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (pool,) = json.loads(done.stdout)["pools"]
+    assert {node["name"]: node["verdict"] for node in pool["nodes"]} == {"gpu-1": "admit", "gpu-2": "admit"}
+
+
 def test_a_host_that_does_not_answer_is_told_with_its_reason(place: Path) -> None:
     with (place / "home" / ".ssh" / "config").open("r+") as file:
         text = file.read()
