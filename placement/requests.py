@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import fractions
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -275,10 +277,10 @@ def _cpu(value: object, place: str) -> int:
 def _memory(value: object, place: str) -> int:
     if value == 0:
         return 0
-    match = re.fullmatch(r"(\d+)\s*([A-Za-z]+)", value) if isinstance(value, str) else None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", value) if isinstance(value, str) else None
     if match is None or match[2] not in _MEMORY:
         raise errors.InputError(f"`memory` needs one of the units {', '.join(_MEMORY)}, got {value!r}", place=place)
-    return int(match[1]) * _MEMORY[match[2]]
+    return math.ceil(fractions.Fraction(match[1]) * _MEMORY[match[2]])
 
 
 def _words(data: Mapping[str, Any], name: str, place: str) -> frozenset[str]:

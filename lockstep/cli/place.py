@@ -62,7 +62,7 @@ def explain_command(
 ) -> None:
     """Decide where a request would go and say, for every candidate and node, why. Reserves nothing.
 
-    Without --audit, nodes of a fleet file count as in step unless they are spare, held or in repair; with it,
+    Without --audit, nodes of a fleet file count as in step unless they are spare, new, held or in repair; with it,
     nodes that the report does not name are out. CPU and memory are not checked (a fleet file does not declare
     them). Exit 4 when nothing fits now.
 

@@ -17,6 +17,10 @@ NOT_DECLARED = 1 << 40
 """CPU and memory of nodes from fleet files, which do not declare them: never a reason to refuse."""
 
 
+MODES = {"nvidia": frozenset({"time-slicing", "mps", "mig"}), "amd": frozenset({"time-slicing"})}
+"""Vendor → ways of sharing that its accelerators have; MPS and MIG are NVIDIA's."""
+
+
 def nvl72(domains: int, *, per_rack: int = 1, nodes: int = 18) -> topology.Topology:
     """``domains`` NVLink domains of 18 trays with 4 GPUs each, as GB200 NVL72 racks are built."""
     return topology.build(
@@ -57,6 +61,7 @@ def from_inventory(fleet: model.Fleet) -> topology.Topology:
                     domain=node.domain,
                     nics=len(pool.sku.nics),
                     position=place,
+                    modes=MODES[pool.sku.vendor],
                 )
             )
     return topology.build(specs)
@@ -68,10 +73,10 @@ def _natural(slot: str) -> list[tuple[int, str]]:
 
 
 def in_service(fleet: model.Fleet) -> dict[str, audits.Audit]:
-    """Every node that may work, taken for in step: spares and nodes in repair or held have no verdict."""
+    """Every node that may work, taken for in step: spares, new nodes and those in repair or held have no verdict."""
     audit = audits.Audit(Verdict.ADMIT, "assumed", "assumed", 0.0)
-    resting = (model.NodeState.REPAIR, model.NodeState.HELD)
-    return {node.name: audit for node in fleet.nodes if not node.spare and node.state not in resting}
+    serving = [node for node in fleet.nodes if not node.spare and node.state is model.NodeState.IN_SERVICE]
+    return {node.name: audit for node in serving}
 
 
 def quiet_view(built: topology.Topology, known: audits.Audits | None = None) -> gates.View:

@@ -8,13 +8,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement import waiting
 from placement.occupancy import Placed
 from placement.planner import Decision, Planner
 from placement.requests import Request
+from placement.topology import WHOLE
 
 __all__ = ["Job", "Outage", "Report", "replay"]
+
+
+BLOCK = 16
+"""Nodes that jobs of 128 GPUs and more want in one domain: what has fewer free is in pieces for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,9 @@ class Report:
     """Members of the gang → seconds that each waited; who never started, with the wait so far."""
     series: list[tuple[float, float]] = field(default_factory=list)
     """(seconds, % of GPUs in use) after every event."""
+    loads: list[tuple[float, float, float]] = field(default_factory=list)
+    """After every event, all in % of GPUs: asked for by what runs and waits, in use, and free but no part of a block:
+    in domains with fewer than `BLOCK` free nodes."""
     remainder_filled: int = 0
     """Starts that went into a domain with less than 16 nodes free although others had 16."""
 
@@ -73,6 +82,8 @@ class _Replay:
         self._end = max((job.arrives for job in jobs), default=0.0)
         self._time = 0.0
         self._used_time = self._up_time = 0.0
+        self._waiting = 0
+        """GPUs that the waiting ones ask for."""
         self._used = np.zeros(len(self._view.topology.names), dtype=np.int64)
         """(n,) GPUs in use."""
         for job in jobs:
@@ -92,7 +103,9 @@ class _Replay:
             if kind == "arrives":
                 assert isinstance(what, Job)  # noqa: S101 - pushed so
                 self._jobs[what.request.name] = what
-                self._begins(at, self._line.add(what.request, at), 0.0)
+                decision = self._line.add(what.request, at)
+                self._begins(at, decision, 0.0)
+                self._waiting += what.request.gpus if decision is None else 0
                 continue
             if kind == "ends":
                 self._count(self._planner.running[str(what)][1], -1)
@@ -105,6 +118,7 @@ class _Replay:
                     continue
             for decision, waited in self._line.freed(at):
                 self._begins(at, decision, waited)
+                self._waiting -= decision.request.gpus
         self._report.never_started = len(self._line.waiting)
         for item in self._line.waiting:
             self._report.waits.setdefault(item.request.size, []).append(self._end - item.since)
@@ -119,8 +133,18 @@ class _Replay:
         if at > since:
             self._used_time += (at - since) * used
             self._up_time += (at - since) * up
-        self._report.series.append((at, 100 * used / int(topology.gpus.sum())))
+        total = int(topology.gpus.sum())
+        self._report.series.append((at, 100 * used / total))
+        self._report.loads.append(self._load(alive, 100 / total))
         self._time = at
+
+    def _load(self, alive: NDArray[np.bool_], percent: float) -> tuple[float, float, float]:
+        topology, state = self._view.topology, self._view.occupancy.state
+        used = int(self._used.sum())
+        empty = (self._used == 0) & alive
+        free = np.bincount(topology.domain, weights=empty, minlength=len(topology.domains))
+        loose = alive & (free < BLOCK)[topology.domain]
+        return (used + self._waiting) * percent, used * percent, int(state.free[loose].sum()) / WHOLE * percent
 
     def _count(self, members: Sequence[Placed], sign: int) -> None:
         for item in members:

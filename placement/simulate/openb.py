@@ -64,7 +64,7 @@ def load_fleet(folder: Path) -> topology.Topology:
                     row["sn"], int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu"]), row["model"]
                 )
             )
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise errors.InputError(f"not a node: {error}", place=f"{NODES}:{line}") from error
     return topology.build(specs)
 
@@ -80,8 +80,10 @@ def load_trace(folder: Path, name: str) -> Trace:
             if row.get("deletion_time"):
                 arrivals.append(float(row["creation_time"]))
                 departures.append(float(row["deletion_time"]))
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise errors.InputError(f"not a pod: {error}", place=f"{path.name}:{line}") from error
+    if not any(task.demand for task in tasks):
+        raise errors.InputError("no pod asks for a GPU: the fleet would never be full", place=path.name)
     whole = len(departures) == len(tasks)
     return Trace(name, tuple(tasks), tuple(arrivals) if whole else (), tuple(departures) if whole else ())
 

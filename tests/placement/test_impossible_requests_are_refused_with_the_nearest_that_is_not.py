@@ -98,3 +98,11 @@ def test_a_wrong_field_is_named_with_its_unit(data: dict[str, Any], message: str
     with pytest.raises(errors.InputError) as caught:
         requests.parse({"name": "job", **data})
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("memory", "mib"),
+    [("512MiB", 512), ("1.5GiB", 1536), ("0.3 MiB", 1), ("2TiB", 2 * 1024 * 1024), (0, 0)],
+)
+def test_memory_is_rounded_up_to_whole_mib(memory: object, mib: int) -> None:
+    assert requests.parse({"members": [{"gpus": 1, "memory": memory}]}).members[0].memory == mib

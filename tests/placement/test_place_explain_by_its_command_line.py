@@ -208,3 +208,34 @@ def test_ranks_follow_the_numbers_of_slots(told: _Told, tmp_path: Path) -> None:
     code, said = told(GANG, where=(str(tmp_path / "unpadded.yaml"),))
     assert code == 0, said
     assert [item["node"] for item in said["placed"]] == ["nc", "nb", "na", "nd"]
+
+
+FLEET = """\
+fleet: two
+pools:
+  - name: pool
+    sku: {sku}
+    os: {os}
+    pinset: {pinset}
+    sources: [ssh]
+    nodes:
+      n-01: {{slot: a, address: "127.91.1.1"}}
+      n-02: {{slot: b, address: "127.91.1.2", state: new}}
+      n-03: {{slot: c, address: "127.91.1.3", spare: true}}
+      n-04: {{slot: d, address: "127.91.1.4", state: held, holder: me}}
+"""
+
+
+def test_only_nodes_in_service_take_work_and_only_in_ways_their_vendor_has(told: _Told, tmp_path: Path) -> None:
+    fleet = tmp_path / "two.yaml"
+    fleet.write_text(FLEET.format(sku="lab-gb200", os="debian-12-amd64", pinset="2026-09-lab-gb200"))
+    code, said = told({"members": [{"gpus": 1, "profile": "3g"}]}, where=(str(fleet),))
+    assert code == 0, said
+    assert [item["node"] for item in said["placed"]] == ["n-01"]
+    assert {node["name"]: node["gate"] for node in said["nodes"] if node["gate"]} == dict.fromkeys(
+        ("n-02", "n-03", "n-04"), "audit.verdict"
+    )
+    fleet.write_text(FLEET.format(sku="mi300x", os="ubuntu-24.04-amd64", pinset="azhpc-2026-07-29-mi300x"))
+    code, said = told({"members": [{"gpus": 1, "profile": "3g"}]}, where=(str(fleet),))
+    assert code == 4
+    assert "performance: time-slicing" in said

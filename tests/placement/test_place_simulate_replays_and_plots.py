@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from lockstep.cli import main
+from placement import planner, requests
+from placement.simulate import fleets, jobs
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{number},16000,65536,2,T4\n" for number in range(4))
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + "".join(
@@ -110,3 +113,55 @@ def test_what_would_be_ignored_or_fail_after_an_hour_is_refused_at_once(
 ) -> None:
     assert main.run(["place", "simulate", *words]) == 2
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pods", "complaint"),
+    [
+        ("", "no pod asks for a GPU"),
+        ("p,1000,1024,0,0,\n", "no pod asks for a GPU"),
+        ("p,1000\n", "openb_pod_list_mine.csv:2: not a pod"),
+        ("p,1000,nan,1,500,\n", "openb_pod_list_mine.csv:2: not a pod"),
+        ("p,1000,1024,1,1500,\n", "openb_pod_list_mine.csv:2: not a pod"),
+    ],
+)
+def test_a_hostile_trace_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pods: str, complaint: str
+) -> None:
+    (tmp_path / "openb_node_list_gpu_node.csv").write_text(NODES)
+    (tmp_path / "openb_pod_list_mine.csv").write_text(PODS.splitlines()[0] + "\n" + pods)
+    assert main.run(["place", "simulate", "--traces", str(tmp_path), "--trace", "mine", "--policy", "ours"]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_load_and_what_is_free_in_pieces_are_recorded_with_every_event() -> None:
+    fleet = fleets.nvl72(2)
+    work = [
+        jobs.Job(requests.parse({"name": f"j{number}", "members": [{"gpus": 4, "count": 12}]}), float(number), 10.0)
+        for number in range(4)
+    ]
+    report = jobs.replay(planner.Planner(fleets.quiet_view(fleet)), [*work, jobs.Job(work[0].request, 11.5, 1.0)])
+    per_job = 100 * 12 / 36
+    asked, used, pieces = (list(column) for column in zip(*report.loads, strict=True))
+    assert asked[:4] == pytest.approx([0, per_job, 2 * per_job, 3 * per_job])
+    assert used[:4] == pytest.approx([0, per_job, 2 * per_job, 3 * per_job])
+    # 12 of 36 nodes are gone: 6 + 18 are free, and the 6 are no block; of 24, none is.
+    assert pieces[1] == pytest.approx(100 * 6 / 36)
+    assert asked[4] == pytest.approx(4 * per_job)
+    assert max(used) <= 100
+
+
+def test_a_plot_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib import figure
+
+    plot = tmp_path / "use.png"
+    plot.write_text("the one before")
+
+    def dies(self: object, file: IO[bytes], **more: object) -> None:
+        file.write(PNG)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(figure.Figure, "savefig", dies)
+    assert main.run(["place", "simulate", "--nvl72", "1", "--hours", "2", "--plot", str(plot)]) == 130
+    assert plot.read_text() == "the one before"
+    assert [path.name for path in tmp_path.iterdir()] == ["use.png"]
