@@ -65,7 +65,7 @@ def draft(data: Mapping[str, Any], select: Sequence[str], place: str) -> Draft:
     for word in select:
         if word not in known and not word.startswith("amd_"):
             raise ValueError(f"{word!r} stands nowhere in it")
-    found = Draft(f"Azure/azhpc-images {place}, {' '.join(select)}")
+    found = Draft(f"Azure/azhpc-images {place}" + (f", {' '.join(select)}" if select else ""))
     things = _AMD if amd else _THINGS
     for component, thing, part in things:
         tree = data.get(thing)

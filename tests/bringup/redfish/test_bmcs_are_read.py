@@ -25,6 +25,8 @@ from lab import bmc as lab_bmc
 from lab.bmc import Habit
 from lockstep.base import errors
 from lockstep.base.credentials import Reference
+from lockstep.cli import main
+from tests.bringup import answers
 
 from .test_what_a_bmcs_inventory_means import SKU, node
 
@@ -287,6 +289,29 @@ def test_only_a_trusted_certificate_gets_the_password(folder: Path, certificate:
     assert isinstance(stranger, Failure)
     assert stranger.kind == "tls"
     assert isinstance(known, Answer)
+
+
+def test_the_audit_of_a_fleet_by_its_bmcs_alone_names_firmware_and_what_they_do_not_offer(
+    folder: Path,
+    certificate: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LOCKSTEP_STATE", str(tmp_path / "state"))
+    login = tmp_path / "login"
+    login.write_text("admin:right")
+    login.chmod(0o600)
+    path = answers.fleet_file(tmp_path, {"gpu-1": ""})
+    with lab_bmc.serving(folder, login="admin:right", tls=certificate) as url:
+        bmc_ = f"{{redfish: '{url}', ca: {certificate[0]}, credentials: {{file: {login}}}}}"
+        path.write_text(path.read_text().replace("    nodes:\n", f"    bmc: {bmc_}\n    nodes:\n"))
+        assert main.run(["audit", str(path), "--facts", "redfish", "--format", "json"]) == 1
+    (pool,) = json.loads(capsys.readouterr().out)["pools"]
+    seen = {one["coordinate"]: one["observed"] for one in pool["findings"]}
+    assert seen["firmware.gpu[gpu0]@running"].startswith("96.00.A1.00.01")
+    assert seen["firmware.gpu[gpu3]@running"] == "absent"
+    assert seen["nccl@library"] == "unreadable: not offered"
 
 
 @pytest.fixture
