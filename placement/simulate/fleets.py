@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from inventory import model
 from pinsets.findings import Verdict
 from placement import audits, gates, occupancy, topology
 from placement.health import board
+
+if TYPE_CHECKING:
+    from inventory import model
 
 __all__ = ["from_inventory", "nvl72", "quiet_view"]
 
@@ -74,6 +77,8 @@ def _natural(slot: str) -> list[tuple[int, str]]:
 
 def in_service(fleet: model.Fleet) -> dict[str, audits.Audit]:
     """Every node that may work, taken for in step: spares, new nodes and those in repair or held have no verdict."""
+    from inventory import model  # late: a generated fleet needs no fleet files, and the models take a tenth of a second
+
     audit = audits.Audit(Verdict.ADMIT, "assumed", "assumed", 0.0)
     serving = [node for node in fleet.nodes if not node.spare and node.state is model.NodeState.IN_SERVICE]
     return {node.name: audit for node in serving}
