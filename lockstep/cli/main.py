@@ -135,14 +135,43 @@ def run(argv: Sequence[str] | None = None) -> int:
             return int(errors.ExitCode.INTERNAL)
         raise
     except OSError as error:
-        if error.errno not in _FULL:
-            return _fault()
-        _drop_output()
-        place = error.filename or "the output"
-        print(plaintext.visible(f"cannot write {place}: {error.strerror}; what was printed is cut"), file=sys.stderr)
-        return int(errors.ExitCode.INTERNAL)
+        return _unwritten(error)
+    except ModuleNotFoundError as error:
+        return _lacking(error, words)
     except Exception:  # noqa: BLE001 - the last resort, told whole
         return _fault()
+
+
+_EXTRAS = "lockstep-fleet[bringup,engine,placement]"
+"""What the base lacks, which is made for a first audit and little else."""
+
+
+def _unwritten(error: OSError) -> int:
+    """A disk that is full is no fault of ours; any other is."""
+    if error.errno not in _FULL:
+        return _fault()
+    _drop_output()
+    place = error.filename or "the output"
+    print(plaintext.visible(f"cannot write {place}: {error.strerror}; what was printed is cut"), file=sys.stderr)
+    return int(errors.ExitCode.INTERNAL)
+
+
+def _lacking(error: ModuleNotFoundError, words: Sequence[str]) -> int:
+    missing = _foreign(error)
+    if missing is None:
+        return _fault()
+    if "--debug" in words:
+        _print_traceback()
+    print(f"`lockstep {_verb(words)}` needs {missing}, which is not installed here", file=sys.stderr)
+    print(f"  hint: pip install '{_EXTRAS}', or use the checkout's environment (`make`)", file=sys.stderr)
+    return int(errors.ExitCode.INTERNAL)
+
+
+def _foreign(error: ModuleNotFoundError) -> str | None:
+    """The package of somebody else that is missing; None for a module of our own."""
+    top = (error.name or "").partition(".")[0]
+    ours = {"lockstep", "inventory", "pinsets", "placement", "manifests", "bringup", "stacks", "lab"}
+    return top if top and top not in ours else None
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -178,11 +207,14 @@ def _print_traceback() -> None:
     print(plaintext.visible(traceback.format_exc(), lines=True), file=sys.stderr)
 
 
+def _verb(words: Sequence[str]) -> str:
+    named = [word for index, word in enumerate(words) if index == 0 or words[index - 1] != "--root"]
+    return next((word for word in named if not word.startswith("-")), "")
+
+
 def _call(words: list[str]) -> int:
     """Parse and run. Not Typer's own ``main``: that one hides interrupts and broken pipes behind codes of its own."""
-    named = [word for index, word in enumerate(words) if index == 0 or words[index - 1] != "--root"]
-    verb = next((word for word in named if not word.startswith("-")), "")
-    command = typer.main.get_command(build([verb]))
+    command = typer.main.get_command(build([_verb(words)]))
     try:
         with command.make_context("lockstep", list(words)) as context:  # it empties what it is given
             command.invoke(context)

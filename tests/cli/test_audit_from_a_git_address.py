@@ -50,3 +50,11 @@ def test_verbs_that_need_a_checkout_say_so(uvx: list[str], empty: Path) -> None:
     done = subprocess.run([*uvx, "lockstep", "tools", "status"], cwd=empty, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "works inside a checkout" in done.stderr
+
+
+def test_verbs_that_need_more_than_an_audit_say_what_brings_it(uvx: list[str], empty: Path) -> None:
+    words = [*uvx, "lockstep", "up", "lab"]
+    done = subprocess.run(words, cwd=empty, capture_output=True, text=True, check=False)
+    assert done.returncode in (2, 5)
+    assert "Traceback" not in done.stderr
+    assert "works inside a checkout" in done.stderr or "lockstep-fleet[" in done.stderr

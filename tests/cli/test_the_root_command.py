@@ -125,6 +125,22 @@ def test_a_fault_of_ours_is_no_drift(verb: Verb, capsys: pytest.CaptureFixture[s
     assert "\x1b" not in said
 
 
+def test_what_the_base_does_not_bring_is_named_with_what_brings_it(
+    verb: Verb, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb("import an_engine.of_somebody\ndef command() -> None:\n    pass\n")
+    assert main.run(["trial"]) == 5
+    said = capsys.readouterr().err
+    assert said.startswith("`lockstep trial` needs an_engine, which is not installed here\n  hint: pip install '")
+    assert "Traceback" not in said
+
+
+def test_a_module_of_ours_that_is_missing_is_a_fault_of_ours(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
+    verb("import lockstep.nothing\ndef command() -> None:\n    pass\n")
+    assert main.run(["trial"]) == 5
+    assert "Traceback" in capsys.readouterr().err
+
+
 def test_debug_shows_the_traceback_and_keeps_the_exit_code(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
     verb("from lockstep.base import errors\ndef command() -> None:\n    raise errors.InputError('no such thing')\n")
     assert main.run(["--debug", "trial"]) == 2
