@@ -72,7 +72,8 @@ def read(way: Way, until: float) -> Answer | Failure:
         from bringup.redfish import limited
     except ImportError as error:
         raise errors.EngineError(
-            "reading BMCs needs sushy", hint="pip install 'lockstep-fleet[bringup]', or use the checkout's environment"
+            "reading BMCs needs sushy",
+            hint="install it with its extra, 'lockstep-fleet[bringup] @ git+URL', or use a checkout (`make`)",
         ) from error
     conn = connector.Connector(
         way.url,

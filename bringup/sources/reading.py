@@ -81,7 +81,7 @@ def _of_kubeconfig(
         from bringup.cluster import Cluster
         from bringup.sources import kubernetes
     except ImportError as error:
-        hint = "pip install 'lockstep-fleet[bringup]', or use the checkout's environment"
+        hint = "install it with its extra, 'lockstep-fleet[bringup] @ git+URL', or use a checkout (`make`)"
         raise errors.EngineError("asking a cluster needs lightkube", hint=hint) from error
     with Cluster.from_kubeconfig(path, context) as cluster:
         return kubernetes.read(cluster, names, skus, sku)

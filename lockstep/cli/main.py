@@ -142,7 +142,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         return _fault()
 
 
-_EXTRAS = "lockstep-fleet[bringup,engine,placement]"
+_EXTRAS = "lockstep-fleet[bringup,engine,placement] @ git+URL"
 """What the base lacks, which is made for a first audit and little else."""
 
 
@@ -163,7 +163,7 @@ def _lacking(error: ModuleNotFoundError, words: Sequence[str]) -> int:
     if "--debug" in words:
         _print_traceback()
     print(f"`lockstep {_verb(words)}` needs {missing}, which is not installed here", file=sys.stderr)
-    print(f"  hint: pip install '{_EXTRAS}', or use the checkout's environment (`make`)", file=sys.stderr)
+    print(f"  hint: install it with its extras, '{_EXTRAS}', or use a checkout (`make`)", file=sys.stderr)
     return int(errors.ExitCode.INTERNAL)
 
 

@@ -131,7 +131,9 @@ def test_what_the_base_does_not_bring_is_named_with_what_brings_it(
     verb("import an_engine.of_somebody\ndef command() -> None:\n    pass\n")
     assert main.run(["trial"]) == 5
     said = capsys.readouterr().err
-    assert said.startswith("`lockstep trial` needs an_engine, which is not installed here\n  hint: pip install '")
+    assert said.startswith(
+        "`lockstep trial` needs an_engine, which is not installed here\n  hint: install it with its extras, 'lockstep-fleet["
+    )
     assert "Traceback" not in said
 
 
