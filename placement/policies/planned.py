@@ -30,7 +30,7 @@ __all__ = ["Planned"]
 
 FIRST_ROUNDS, LATER_ROUNDS = 150, 20
 """Rounds of column generation for the first plan and for those that start from an older one's slots."""
-LEARN_PART, LEARN_FACTOR = 0.05, 1.5
+LEARN_PART, LEARN_FACTOR = 0.05, 2.0
 """When learning: arrivals before the first plan, as a part of what the fleet holds, and their growth between plans."""
 TURNOVER, LEAST_LEFT = 0.3, 20
 """Pieces of work that have left, per node and at least, at which the plan is first held against lifetimes seen; then
