@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from lightkube import codecs
 from lightkube.types import PatchType
 
@@ -18,6 +20,7 @@ from inventory.model import Sku
 from lab.control_plane_testing import Plane
 from lockstep.base import errors
 from lockstep.base.names import NodeName
+from lockstep.cli import main
 from pinsets.facts import NodeFacts
 
 BOOTED, LATER, EARLIER = "2026-11-30T10:00:00Z", "2026-11-30T10:01:00Z", "2026-11-30T09:00:00Z"
@@ -198,7 +201,9 @@ def test_a_registry_with_a_port_and_a_digest_behind_the_tag_do_not_confuse() -> 
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("applied")
-def test_a_real_api_server_tells_a_nodes_driver_once_its_plugin_is_ready(plane: Plane) -> None:
+def test_a_real_api_server_tells_a_nodes_driver_once_its_plugin_is_ready(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with plane.machine(["GPU-k1"]) as machine, Cluster.from_kubeconfig(plane.kubeconfig) as cluster:
         machine.start_kubelet()
         cluster.wait_ready(machine.name)
@@ -224,12 +229,18 @@ def test_a_real_api_server_tells_a_nodes_driver_once_its_plugin_is_ready(plane: 
             for each in (name, f"operator-{machine.name}"):
                 client.patch(Pod.Status, each, status, namespace="default", patch_type=PatchType.MERGE)
             after = kubernetes.read(cluster, [machine.name])
+            monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
+            context = yaml.safe_load(plane.kubeconfig.read_text())["current-context"]
+            code = main.run(["audit", "--kube-context", context, "--format", "json"])
+            (pool,) = json.loads(capsys.readouterr().out)["pools"]
             for each in (name, f"operator-{machine.name}"):
                 client.delete(Pod, each, namespace="default", grace_period=0)
         told = said(after.nodes[NodeName(machine.name)])
         assert (told["gpu-operator@running"], told["network-operator@running"]) == ("26.7.0", "absent")
         assert told["driver@running"][0].isdecimal(), told
         assert [key for key in told if key.startswith("gpu[")]
+        assert machine.name in {node["name"] for node in pool["nodes"] if node["verdict"] == "admit"}, (code, pool)
+        assert pool["common"]["driver@running"] == told["driver@running"]
         cluster.delete_node(machine.name)
 
 
