@@ -71,6 +71,24 @@ def test_stale_telemetry_shuts_a_node(nvl72: Any) -> None:
     assert shut == {"d0-n0": "telemetry.freshness"}
 
 
+def test_a_dead_collector_is_an_alarm_in_every_answer_and_refuses_all_only_at_the_hard_limit(nvl72: Any) -> None:
+    fleet = nvl72(1, 10, telemetry=True)
+    request = requests.parse({"members": [{"gpus": 4}]})
+    unheard = explain.explain(fleet.planner, request, 0.0)
+    assert not unheard.decision.placed
+    assert unheard.alarms == ("no node has reported telemetry for 60 s yet, so none takes work",)
+    for now in range(0, 101, 10):
+        for node in range(10):
+            for gpu in range(4):
+                for signal in (Signal.HEALTH, Signal.CORE_TEMPERATURE, Signal.POWER):
+                    fleet.samples.push(node, gpu, signal, 50.0, float(now), float(now))
+    assert explain.explain(fleet.planner, request, 110.0).alarms == ()
+    for now, placed in ((200.0, True), (279.0, True), (281.0, False)):
+        told = explain.explain(fleet.planner, request, now)
+        assert told.decision.placed is placed
+        assert told.alarms == ("telemetry of 10 of 10 nodes is stale at once: look at the collector",)
+
+
 @pytest.mark.parametrize(
     ("node", "data", "gate"),
     [

@@ -102,6 +102,30 @@ def test_of_many_planners_one_gets_each_device(api: Plane) -> None:
     asyncio.run(play())
 
 
+def test_gangs_roll_back_holds_expire_and_a_restart_agrees_with_the_api(api: Plane) -> None:
+    async def play() -> None:
+        client, store = _store(api)
+        ledger = reservations.Ledger(store, time.time)
+        bound = await ledger.reserve("there", {"x2": _part("x2n", 0)}, "p")
+        await ledger.confirm("there", bound)
+        with pytest.raises(reservations.NotFreeError):
+            await ledger.reserve("gang", {"x1": _part("x1n", 0), "x2": _part("x2n", 0)}, "p")
+        assert (await store.read("x1"))[0].holds == {}
+        await ledger.reserve("brief", {"x1": _part("x1n", 0), "x3": _part("x3n", 0)}, "p", seconds=0)
+        assert await ledger.expire("x3") == ["brief"]
+        assert [(await store.read(domain))[0].holds for domain in ("x1", "x3")] == [{}, {}]
+        done = await reservations.Ledger(store, time.time).rebuild(
+            [reservations.Bound("lost", {"x3": _part("x3n", 0)})], dead=lambda owner: owner == "p"
+        )
+        assert done.bound == ("lost",)
+        assert "there" in done.draining
+        assert (await store.read("x2"))[0].holds["there"].state is State.DRAINING
+        assert (await store.read("x3"))[0].holds["lost"].nodes == _part("x3n", 0)
+        await client.close()
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize(
     "broken",
     [
