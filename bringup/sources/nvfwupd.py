@@ -18,6 +18,8 @@ from pinsets.facts import ABSENT, Absent, Coordinate, Fact, Layer, NodeFacts, Ob
 __all__ = ["facts"]
 
 _SOURCE = "nvfwupd:show_version"
+_LONGEST = 100
+"""Characters of a serial or a model: longer ones are none."""
 _NUMBER = re.compile(r"(?P<from_one>.*_SXM)?.*?_(?P<number>\d+)")
 
 
@@ -46,8 +48,9 @@ def facts(node: NodeName, output: bytes, sku: Sku | None, observed_at: float) ->
         found[coordinate] = Fact(coordinate, _observed(component, part.version), _SOURCE)
     if sku is not None:
         _missing(found, sku)
-    attributes = {"nvfwupd.model": shown.model} if shown.model else {}
-    return NodeFacts(node, observed_at, found, serial=shown.serial, attributes=attributes)
+    attributes = {"nvfwupd.model": shown.model[:_LONGEST]} if shown.model else {}
+    serial = shown.serial[:_LONGEST] if shown.serial else None
+    return NodeFacts(node, observed_at, found, serial=serial, attributes=attributes)
 
 
 def _observed(component: ComponentName, value: Raw) -> Observation:
