@@ -75,7 +75,9 @@ class Samples:
         self.at: NDArray[np.float64] = np.full(shape, -math.inf)
         """(n, g, s) its time stamp, on the node's clock."""
         self.first: NDArray[np.float64] = np.full(shape[0], math.inf)
-        """(n,) arrival of the node's first sample."""
+        """(n,) arrival of the node's first sample since it was last silent for long."""
+        self.heard: NDArray[np.float64] = np.full(shape[0], -math.inf)
+        """(n,) arrival of its newest sample."""
         self.offset: NDArray[np.float64] = np.full(shape[0], math.inf)
         """(n,) smallest arrival minus time stamp."""
         self.dropped: Counter[Dropped] = Counter()
@@ -95,9 +97,14 @@ class Samples:
         self.at[node, gpu, signal] = at
         if lag < self.offset[node]:
             self.offset[node] = lag
-        if now < self.first[node]:
-            self.first[node] = now
+        self._hear(node, now)
         return None
+
+    def _hear(self, node: int, now: float) -> None:
+        """A node that comes back after a long silence warms up anew, as after a restart."""
+        if now - self.heard[node] > self.policy.hard:
+            self.first[node] = now
+        self.heard[node] = max(now, self.heard[node])
 
     def push_round(self, node: int, batch: Batch, now: float) -> NDArray[np.bool_]:
         """`push` for a whole round of one node at once; (k,) which were taken.
@@ -123,7 +130,7 @@ class Samples:
             where = (node, batch.gpu[taken], batch.signal[taken])
             self.value[where], self.at[where] = batch.value[taken], batch.at[taken]
             self.offset[node] = min(self.offset[node], now - batch.at[taken].max())
-            self.first[node] = min(self.first[node], now)
+            self._hear(node, now)
         return taken
 
     def _count(self, reason: Dropped, dropped: NDArray[np.bool_]) -> None:
@@ -149,12 +156,13 @@ class Samples:
         good = (sensors <= policy.sensors) & (health <= policy.health) & warm
         known = (sensors <= policy.hard) & (health <= policy.hard) & warm
         has_gpus = self._topology.gpus > 0
-        # Nodes that never reported are not the collector's failure; those that did and stopped are.
-        stale = has_gpus & ~good & warm
-        reporting = int((has_gpus & warm).sum())
+        # Nodes that never reported are not the collector's failure, nor those long gone; those that stop at once are.
+        among = has_gpus & warm & (np.maximum(sensors, health) <= policy.gone)
+        stale = among & ~good
+        reporting = int(among.sum())
         breaker = None
         if has_gpus.any() and not reporting:
-            breaker = f"no node has reported telemetry for {policy.warm_up:.0f} s yet, so none takes work"
+            breaker = f"no node reports telemetry, or none for {policy.warm_up:.0f} s yet, so none takes work"
         if reporting and stale.sum() > policy.breaker * reporting:
             breaker = f"telemetry of {int(stale.sum())} of {reporting} nodes is stale at once: look at the collector"
             good = known

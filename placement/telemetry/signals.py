@@ -46,6 +46,8 @@ class Freshness:
     """Six times DCGM's sampling interval of 10 s."""
     hard: float = 180.0
     """Beyond this nothing counts as known, breaker or not (Koordinator's expiry of node metrics)."""
+    gone: float = 3600.0
+    """Nodes silent for longer are switched off rather than victims of a dead collector: the breaker leaves them out."""
     warm_up: float = 60.0
     """Reports needed before a node's first health verdict means anything (DCGM's advice)."""
     skew: float = 5.0

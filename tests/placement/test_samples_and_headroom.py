@@ -75,8 +75,33 @@ def test_a_node_is_fresh_for_thirty_seconds_and_only_after_warming_up() -> None:
 def test_a_collector_that_is_dead_from_the_start_is_an_alarm_and_no_silent_refusal() -> None:
     fresh = Samples(_fleet()).fresh(1000.0)
     assert not fresh.nodes.any()
-    assert fresh.breaker == "no node has reported telemetry for 60 s yet, so none takes work"
+    assert fresh.breaker == "no node reports telemetry, or none for 60 s yet, so none takes work"
     assert _warm().fresh(100.0).breaker is None
+    long_dead = _warm().fresh(100_000.0)
+    assert not long_dead.nodes.any()
+    assert long_dead.breaker == fresh.breaker
+
+
+def test_nodes_that_are_switched_off_do_not_hold_the_breaker_open_for_the_others() -> None:
+    samples = _warm()
+    for now in range(110, 5000, 10):
+        for node in range(3, 10):
+            if node > 3 or now < 4900:
+                _report(samples, node, now, now)
+    fresh = samples.fresh(4990.0)
+    assert fresh.breaker is None
+    assert fresh.nodes.tolist() == [False] * 4 + [True] * 6
+
+
+def test_a_node_that_comes_back_after_a_long_silence_warms_up_anew() -> None:
+    samples = _warm()
+    for now in range(110, 700, 10):
+        for node in range(10):
+            if node or now >= 600:
+                _report(samples, node, now, now)
+    assert not samples.fresh(640.0).nodes[0]
+    assert samples.fresh(640.0).nodes[1:].all()
+    assert samples.fresh(691.0).nodes.all()
 
 
 def test_one_silent_node_is_shut_and_raises_no_alarm() -> None:
