@@ -37,7 +37,7 @@ def ansible(
 
     \b
     Example:
-      lockstep import ansible hosts.ini --group gpu --sku gb200-nvl72 > inventory/fleets/prod.yaml
+      lockstep import ansible hosts.ini --group gpu --fleet prod --sku gb200-nvl72 > inventory/fleets/prod.yaml
     """
     from inventory import ansible as inventories
     from inventory import importing
