@@ -17,6 +17,7 @@ from pinsets import (
     repositories,
     rpm_closure,
     rpm_repositories,
+    wishes,
 )
 from pinsets.model import Lock, Pinset
 
@@ -81,17 +82,12 @@ def targets(
 def sources(fleet: Fleet, given: Sequence[str] = ()) -> Sources:
     """The fleet's repositories, or ``given`` folders and URLs, with the key of the fleet's first repository.
 
-    A given one counts for both families; which files are looked for is decided by the
-    OS. Raises `errors.InputError` when there are none.
+    A given one counts for both families; which files are looked for is decided by the OS.
     """
     if given:
         key = next((entry.key for entry in fleet.repositories if entry.key is not None), None)
         found = tuple(fetching.Source(_address(text), key=key if _signed(text, key) else None) for text in given)
         return Sources(found, found)
-    if not fleet.repositories:
-        raise errors.InputError(
-            f"fleet {fleet.name} names no repository", hint="add `repositories:`, or give --repository"
-        )
     return Sources(
         tuple(
             fetching.Source(one.apt, one.suite, one.components, one.key)
@@ -124,7 +120,11 @@ def run(wanted: Sequence[Target], found: Sources, catalogue: load.Catalogue) -> 
         family, architecture = components.family(target.os), target.os.rpartition("-")[2]
         rpms = family in components.RPM_FAMILIES
         key = ("rpm" if rpms else "apt", architecture)
-        if key not in opened:
+        if not wishes.carriers(resolved.pinset, target.os):
+            # Firmware and settings alone, as of a switch tray: no package, so no repository either.
+            key = ("none", architecture)
+            opened[key] = _none()
+        elif key not in opened:
             opened[key] = _rpm(found.rpm, target.os) if rpms else _apt(found.apt, target.os)
         place = documents.place(catalogue.pinsets / f"{target.pinset}.yaml")
         try:
@@ -146,6 +146,10 @@ class _Opened:
 
     make: Callable[[Pinset, str, str], Lock]
     notes: tuple[str, ...] = ()
+
+
+def _none() -> _Opened:
+    return _Opened(lambda pinset, os, place: locking.make(pinset, os, apt.Index(), place))
 
 
 def _apt(found: Sequence[fetching.Source], os_name: str) -> _Opened:

@@ -110,3 +110,35 @@ def test_a_node_of_a_folder_of_outputs_becomes_a_set_with_the_slots_of_its_machi
     assert {node["name"]: node["verdict"] for node in pool["nodes"]} == {"gpu-001": "admit", "gpu-002": "drifted"}
     assert main.run(["pin", "from-node", "gpu-002", *words]) == 2
     assert "absent at firmware.gpu[gpu2]@running" in capsys.readouterr().err
+
+
+FIRMWARE = """\
+fleet: trays
+ssh: {user: admin}
+pools:
+  - name: trays
+    sku: gb200-nvl72-switch
+    os: debian-12-arm64
+    pinset: switch
+    nodes:
+      sw1: {address: 10.0.0.1, domain: r1}
+"""
+
+
+def test_a_set_of_firmware_alone_is_locked_without_any_repository(
+    catalog: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (catalog / "switch.yaml").write_text(
+        "pinset: switch\nsku: [gb200-nvl72-switch]\npins:\n  firmware.switch.bmc: {version: 88.0002.1301}\n"
+    )
+    (tmp_path / "inventory" / "fleets" / "trays.yaml").write_text(FIRMWARE)
+    assert main.run(["pin", "lock", "trays"]) == 0
+    assert main.run(["check", "trays"]) == 0
+    locked = json.loads((tmp_path / "pinsets" / "locks" / "switch@debian-12-arm64.json").read_text())
+    assert (locked["packages"], [pin["component"] for pin in locked["pins"]]) == ([], ["firmware.switch.bmc"])
+    (catalog / "switch.yaml").write_text(
+        (catalog / "switch.yaml").read_text() + "  nccl: {version: 2.28.9, layers: [package]}\n"
+    )
+    capsys.readouterr()
+    assert main.run(["pin", "lock", "trays"]) == 2
+    assert "the fleet names no apt repository" in capsys.readouterr().err
