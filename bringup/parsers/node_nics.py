@@ -94,12 +94,14 @@ def attributes(parsed: Parsed, slots: Slots) -> Iterator[tuple[str, str]]:
         yield "nic.count", str(len(named))
         together = {
             "nics": ",".join(name for name, _ in named),
-            "nic.names": texts.distinct(card.name for _, card in named),
-            "nic.rates": texts.distinct(card.rate for _, card in named),
             "nic.psids": texts.distinct(card.psid for _, card in named),
             "nic.netdevs": texts.distinct(card.netdev for _, card in named),
         }
         yield from ((key, value) for key, value in together.items() if value)
+        # Empty without any NIC: looked for and not there.
+        yield "nic.names", texts.distinct(card.name for _, card in named)
+        rates, links = texts.distinct(card.rate for _, card in named), texts.distinct(card.link for _, card in named)
+        yield from ((key, text) for key, text in (("nic.rates", rates), ("nic.links", links)) if text or not named)
     for name, card in named:
         values = {
             "name": card.name,

@@ -162,8 +162,9 @@ def attributes(parsed: Parsed, slots: Slots) -> Iterator[tuple[str, str]]:
     if isinstance(parsed.database, packages.Packages):
         telemetry = packages.version_in_names(parsed.database, "datacenter-gpu-manager-4-cuda{version}")
         yield "dcgm.cuda", ",".join(telemetry)
-    if isinstance(parameters := nvidia.parameters(parsed.files), str):
-        yield "driver.params", parameters
+    parameters = nvidia.parameters(parsed.files)
+    if not isinstance(parameters, Unreadable):
+        yield "driver.params", parameters if isinstance(parameters, str) else ""
     yield from _imex(parsed)
     yield from _running_daemons(parsed)
     if isinstance(parsed.seen, smi.Smi):
@@ -203,6 +204,9 @@ def _next_kernel(parsed: Parsed) -> Iterator[tuple[str, str]]:
 
 def _imex(parsed: Parsed) -> Iterator[tuple[str, str]]:
     text = machine.text_of(parsed.files, "/etc/nvidia-imex/nodes_config.cfg")
+    if text is None and "cpu" in parsed.files:
+        # The probe shows the file where there is one.
+        yield "imex.nodes", ""
     digest = fabric.imex_nodes(text)
     if isinstance(digest, str) and text is not None:
         yield "imex.nodes", digest

@@ -184,7 +184,9 @@ def _undecided(found: audit.Audit) -> list[str]:
     tried = sorted({one.rule for one in told if one.tried})
     rest = len({one.rule for one in told} - set(tried))
     notes = [f"rules not decided, since something could not be read: {', '.join(tried)}"] if tried else []
-    return notes + ([f"{rest} rules ask for what this reading does not (--format json)"] if rest else [])
+    if rest:
+        notes.append(f"{rest} rules ask for what this reading does not, or no table holds yet (--format json)")
+    return notes
 
 
 def _table(*heads: str) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -71,6 +72,13 @@ class Breach:
     doubtful: bool
 
 
+_BEYOND: Final = re.compile(
+    r": not read$| no line (?:for|of the table) |^no (?:line of the table|firmware of a published set) |"
+    r" is in no published set$"
+)
+"""Ends of what operands and conditions say is missing where nothing failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Undecided:
     """A rule that could not be judged: neither held nor broken."""
@@ -81,8 +89,10 @@ class Undecided:
 
     @property
     def tried(self) -> bool:
-        """Whether somebody looked and could not tell; False where a reading never asked for what the rule needs."""
-        return not all(text.endswith(": not read") for text in self.missing)
+        """Whether somebody looked and could not read; False where no reading asked for it, or what was read is in no
+        table yet.
+        """
+        return not all(_BEYOND.search(text) for text in self.missing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,6 +234,25 @@ def test_what_nobody_looked_for_is_told_from_what_could_not_be_read() -> None:
     assert tried.missing == ("driver@ondisk: no answer in 8 s",)
 
 
+@pytest.mark.parametrize(
+    ("rule", "level", "facts"),
+    [
+        ("F4", "domain", {"firmware.bmc@running": "25.99-1"}),
+        ("F4", "domain", {}),
+        ("A2", "node", {"rocm@package": "99.1.0", "rccl@package": "2.30.4"}),
+        ("D1-cuda", "node", {"driver@running": "999.10"}),
+    ],
+)
+def test_what_is_newer_than_our_tables_is_not_called_unreadable(rule: str, level: str, facts: dict[str, str]) -> None:
+    nodes = [_node(name, {"facts": facts, "attributes": {"dcgm.cuda": "13"}}) for name in "ab"]
+    if level == "node":
+        (open_,) = engine.of_node(nodes[0], rules.Context(), rules=[RULES[rule]]).undecided
+    else:
+        (open_,) = engine.of_group(nodes, rules.Context(level="domain"), rules=[RULES[rule]]).undecided
+    assert open_.missing
+    assert not open_.tried
+
+
 def test_equal_breaches_of_several_instances_are_one() -> None:
     facts = {
         coordinate: Fact(coordinate, Version("28.98.9122", "28.98.9122"), "case")
