@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lockstep.base import errors, limits
-from lockstep.base.names import NodeName
-from pinsets import factsets, ruled
+from lockstep.base.names import ComponentName, NodeName
+from pinsets import deviations, factsets, ruled
 from pinsets.deviations import shown
-from pinsets.facts import Coordinate, Fact, Observation, Snapshot, Unreadable
+from pinsets.facts import Coordinate, Fact, Layer, NodeFacts, Observation, Snapshot, Unreadable, Version
 from pinsets.findings import Comparison, Finding, NodeVerdict, Severity, Verdict, by_severity, worst
 
 __all__ = ["compare_without_fleet"]
@@ -30,6 +30,9 @@ def compare_without_fleet(snapshot: Snapshot, like: NodeName | None = None) -> C
     for name, node in snapshot.nodes.items():
         if node.unreachable is not None:
             work.add("unreachable", Severity.BLOCK, None, "an answer", node.unreachable, name, Verdict.UNREACHABLE)
+        elif _mute(node):
+            said = "unreadable: the GPUs could not be listed"
+            work.add("unreadable.gpu", Severity.BLOCK, _GPUS, "a list of GPUs", said, name, Verdict.UNREADABLE)
     if like is not None:
         baseline, sentence = _like(snapshot, like), f"node {like}"
     else:
@@ -37,6 +40,21 @@ def compare_without_fleet(snapshot: Snapshot, like: NodeName | None = None) -> C
     for facts, members in sets.groups:
         _one_set(work, facts, members, baseline)
     return ruled.added(_result(snapshot, work, baseline, sentence), snapshot, grouper)
+
+
+_GPUS = Coordinate(ComponentName("gpu"), Layer.RUNNING)
+
+
+def _mute(node: NodeFacts) -> bool:
+    """Whether the probe found a driver that runs and got no list of GPUs from it.
+
+    Where that is so on every node there is no fact that one of them could lack: nobody knows what their GPUs run.
+    """
+    if "gpus" in node.attributes:
+        return False
+    driver = node.facts.get(deviations.DRIVER_RUNNING)
+    probed = driver is not None and isinstance(driver.observation, Version) and driver.source.startswith("ssh:")
+    return probed and deviations.driver_answers(node.facts)
 
 
 Key = tuple[str, Severity, Coordinate | None, str, str]
@@ -198,6 +216,10 @@ def _ignored(work: _Work, coordinate: Coordinate) -> bool:
 _CAUSES = {
     "unreachable": ("the node did not answer", "see the reason"),
     "unreadable": ("the node answered and gave no fact", "see the reasons with --format json"),
+    "unreadable.gpu": (
+        "the vendor tool gave no list, though a driver runs",
+        "see the reading's reasons; `lockstep probe` shows the script",
+    ),
     "instance.missing": (
         "most nodes have this instance, this one does not",
         "look at the slot: kernel log (Xid 79), reseat or replace",

@@ -173,6 +173,22 @@ def test_hosts_without_a_fleet_are_compared_with_their_majority_or_with_one_of_t
         _hosts(nodes, like="elsewhere")
 
 
+@pytest.mark.parametrize("good", [0, 1, 4])
+def test_hosts_whose_gpus_cannot_be_listed_are_not_in_step_however_many_they_are(good: int) -> None:
+    nodes = {f"n{number}": answers.answer(str(number)) for number in range(1, 6)}
+    stuck = [name for name in nodes if int(name[1:]) > good]
+    found = _hosts({**nodes, **{name: answers.abandoned(nodes[name], "smi") for name in stuck}})
+    verdicts = {str(name): one.verdict for name, one in found.pools[0].comparison.nodes.items()}
+    assert {name for name, verdict in verdicts.items() if verdict is Verdict.UNREADABLE} == set(stuck)
+    assert audit.exit_code(found) is ExitCode.NOT_MEASURED
+
+
+def test_hosts_without_a_driver_have_no_gpus_to_list() -> None:
+    """A driver that is upgraded and not rebooted cannot tell of its GPUs either: then the driver is the finding."""
+    mute = {f"n{number}": answers.abandoned(answers.answer(str(number), ondisk=OLD), "smi") for number in range(1, 4)}
+    assert Verdict.UNREADABLE not in {one.verdict for one in _hosts(mute).pools[0].comparison.nodes.values()}
+
+
 def test_gpus_of_hosts_without_a_fleet_go_by_address() -> None:
     found = _hosts({"a": answers.answer("1"), "b": answers.answer("2", vbios3="97.00.00.00.01")})
     coordinates = {str(one.coordinate) for one in found.pools[0].comparison.findings}
