@@ -15,7 +15,7 @@ from pinsets.facts import Absent, Coordinate, Fact, Layer, Observation, Unreadab
 from pinsets.findings import Severity, Verdict
 from pinsets.model import Activation, Enforce, Lock, LockedPin
 
-__all__ = ["NOT_READ", "Deviation", "driver_answers", "of", "shown"]
+__all__ = ["DRIVER_RUNNING", "NOT_READ", "Deviation", "driver_answers", "of", "shown"]
 
 Facts = Mapping[Coordinate, Fact]
 

@@ -34,7 +34,7 @@ def compare_without_fleet(snapshot: Snapshot, like: NodeName | None = None) -> C
             said = "unreadable: the GPUs could not be listed"
             work.add("unreadable.gpu", Severity.BLOCK, _GPUS, "a list of GPUs", said, name, Verdict.UNREADABLE)
     if like is not None:
-        baseline, sentence = _like(snapshot, like), f"node {like}"
+        baseline, sentence = _like(snapshot, like)
     else:
         baseline, sentence = _majority(sets, work, len(names))
     for facts, members in sets.groups:
@@ -86,17 +86,17 @@ class _Work:
         self.verdicts.setdefault(node, []).append(verdict)
 
 
-def _like(snapshot: Snapshot, like: NodeName) -> dict[Coordinate, str]:
+def _like(snapshot: Snapshot, like: NodeName) -> tuple[dict[Coordinate, str], str]:
+    """(what the one node has, sentence)."""
     node = snapshot.nodes.get(like)
     if node is None:
         raise errors.InputError(f"--like {like}: no such node among those read", hint="name one of --hosts")
     if node.unreachable is not None:
         raise errors.NotMeasuredError(f"--like {like}: {node.unreachable}", hint="take a node that answers")
-    return {
-        coordinate: str(fact.observation)
-        for coordinate, fact in node.facts.items()
-        if not isinstance(fact.observation, Unreadable)
-    }
+    unread = sorted(at for at, fact in node.facts.items() if isinstance(fact.observation, Unreadable))
+    baseline = {at: str(fact.observation) for at, fact in node.facts.items() if at not in unread}
+    gaps = f"; not compared, unreadable there: {', '.join(map(str, unread))}" if unread else ""
+    return baseline, f"node {like}{gaps}"
 
 
 def _majority(sets: factsets.FactSets, work: _Work, total: int) -> tuple[dict[Coordinate, str], str]:

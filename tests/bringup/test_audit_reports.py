@@ -183,6 +183,12 @@ def test_hosts_whose_gpus_cannot_be_listed_are_not_in_step_however_many_they_are
     assert audit.exit_code(found) is ExitCode.NOT_MEASURED
 
 
+def test_what_the_golden_node_could_not_read_is_said_and_compared_with_nobody() -> None:
+    nodes = {"golden": answers.abandoned(answers.answer("1"), "kubelet"), "other": answers.answer("2")}
+    (pool,) = _hosts(nodes, like="golden").pools
+    assert pool.comparison.baseline == "node golden; not compared, unreadable there: kubelet@ondisk"
+
+
 def test_hosts_without_a_driver_have_no_gpus_to_list() -> None:
     """A driver that is upgraded and not rebooted cannot tell of its GPUs either: then the driver is the finding."""
     mute = {f"n{number}": answers.abandoned(answers.answer(str(number), ondisk=OLD), "smi") for number in range(1, 4)}
