@@ -204,10 +204,10 @@ def _next_kernel(parsed: Parsed) -> Iterator[tuple[str, str]]:
 
 def _imex(parsed: Parsed) -> Iterator[tuple[str, str]]:
     text = machine.text_of(parsed.files, "/etc/nvidia-imex/nodes_config.cfg")
-    if text is None and "cpu" in parsed.files:
-        # The probe shows the file where there is one.
-        yield "imex.nodes", ""
     digest = fabric.imex_nodes(text)
+    if not isinstance(digest, str) and (text is not None or "cpu" in parsed.files):
+        # The probe shows the file where there is one; the package brings it without a node.
+        yield "imex.nodes", ""
     if isinstance(digest, str) and text is not None:
         yield "imex.nodes", digest
         yield "imex.nodes.count", str(sum(1 for line in text.splitlines() if line.partition("#")[0].strip()))

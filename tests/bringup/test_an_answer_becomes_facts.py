@@ -171,6 +171,18 @@ def test_the_fabric_is_judged_by_the_kind_of_machine() -> None:
     assert late.startswith("gpu1: not registered")
 
 
+def test_what_was_looked_for_and_is_not_there_is_empty_and_not_unread() -> None:
+    files = {"cpu": "vendor_id\t: GenuineIntel", "modules": "nvidia"}
+    found = _facts(_hgx(host=_host(**files), nics="\n", log="#read\n", libraries="@paths\n@ucx\n"), HGX).attributes
+    empty = ["imex.nodes", "nic.names", "nic.rates", "nic.links", "kernel.mismatch", "nccl.plugins.needs"]
+    empty += ["ucx.gdrcopy", "aws-ofi-nccl.libfabric", "cudnn.libraries"]
+    assert {key: found.get(key) for key in empty} == dict.fromkeys(empty, "")
+    only_comments = _facts(_hgx(host=_host(**files, **{"/etc/nvidia-imex/nodes_config.cfg": "# none"})), HGX)
+    assert only_comments.attributes["imex.nodes"] == ""
+    unread = _facts(_hgx(host=_host(modules="nvidia"), nics=-1, log="", libraries=-1), HGX).attributes
+    assert [key for key in empty if key in unread] == []
+
+
 def test_a_nic_that_is_gone_is_absent_and_a_list_that_failed_is_unreadable() -> None:
     gone = _seen(_facts(_hgx(nics="\n"), HGX))
     assert gone["firmware.nic[nic1]@running"] == "absent"
