@@ -22,7 +22,7 @@ from placement.simulate import fleets, inflation, openb, openb_runs
 from placement.tasks import Workload, count
 from placement.telemetry.samples import Samples
 
-__all__ = ["rows"]
+__all__ = ["full_view", "rows"]
 
 CASES = ((4, 750, 630.0), (4, 1500, 574.0), (4, 2250, 547.0), (1000, 3, 975.0), (1000, 6, 625.0), (1000, 9, 642.0))
 """Pods per gang, gangs, published pods per second."""
@@ -48,7 +48,7 @@ def _single(policies: tuple[str, ...]) -> Iterator[Row]:
     for policy in policies:
         generator = np.random.default_rng(42)
         tasks = inflation.arrivals(trace.tasks, fleet.capacity, generator)
-        view, samples = _view(fleet)
+        view, samples = full_view(fleet)
         made = openb_runs.POLICIES[policy](
             view.occupancy.state, workload, inflation.tie_order(len(fleet.names), generator), generator
         )
@@ -66,7 +66,7 @@ def _single(policies: tuple[str, ...]) -> Iterator[Row]:
         yield Row(f"single pods, {policy}: placed", "count", "1", placed)
 
 
-def _view(fleet: topology.Topology) -> tuple[gates.View, Samples]:
+def full_view(fleet: topology.Topology) -> tuple[gates.View, Samples]:
     """All gates on: audits, events and fresh telemetry of every GPU."""
     samples = Samples(fleet)
     samples.at[:] = 1000.0
@@ -92,7 +92,7 @@ def _rate(size: int, gangs: int) -> float:
             for number in range(5000)
         ]
     )
-    view, samples = _view(fleet)
+    view, samples = full_view(fleet)
     planning = planner.Planner(view, samples)
     begun, placed = time.process_time(), 0
     for gang in range(gangs):
@@ -106,7 +106,7 @@ def _rate(size: int, gangs: int) -> float:
 
 def _p99(fleet: topology.Topology, number: int) -> float:
     """CPU milliseconds of one decision; gangs come and go so that about half of the domains are full."""
-    view, samples = _view(fleet)
+    view, samples = full_view(fleet)
     planning = planner.Planner(view, samples)
     generator = np.random.default_rng(1)
     spent: list[float] = []

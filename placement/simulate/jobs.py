@@ -23,6 +23,10 @@ BLOCK = 16
 """Nodes that jobs of 128 GPUs and more want in one domain: what has fewer free is in pieces for them."""
 
 
+LARGE = 16
+"""Members of the block that leaves a remainder of two in a domain of 18."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A gang with its times in seconds."""
@@ -62,6 +66,8 @@ class Report:
     in domains with fewer than `BLOCK` free nodes."""
     remainder_filled: int = 0
     """Starts that went into a domain with less than 16 nodes free although others had 16."""
+    remainder_used: float = 0.0
+    """% of the GPU time of nodes that are up and beside a block of `LARGE`, in its domain, not part of one."""
 
 
 def replay(planner: Planner, jobs: Sequence[Job], outages: Iterable[Outage] = (), *, warm_up: float = 0.0) -> Report:
@@ -86,6 +92,9 @@ class _Replay:
         """GPUs that the waiting ones ask for."""
         self._used = np.zeros(len(self._view.topology.names), dtype=np.int64)
         """(n,) GPUs in use."""
+        self._large = np.zeros_like(self._used)
+        """(n,) members there that are part of a block of `LARGE`."""
+        self._beside_time = self._filled_time = 0.0
         for job in jobs:
             self._push(job.arrives, "arrives", job)
         for outage in outages:
@@ -108,7 +117,7 @@ class _Replay:
                 self._waiting += what.request.gpus if decision is None else 0
                 continue
             if kind == "ends":
-                self._count(self._planner.running[str(what)][1], -1)
+                self._count(*self._planner.running[str(what)], -1)
                 self._planner.release(str(what))
                 self._report.finished += 1
             else:
@@ -122,6 +131,7 @@ class _Replay:
         self._report.never_started = len(self._line.waiting)
         for item in self._line.waiting:
             self._report.waits.setdefault(item.request.size, []).append(self._end - item.since)
+        self._report.remainder_used = 100 * self._filled_time / self._beside_time if self._beside_time else 0.0
         self._report.occupancy = 100 * self._used_time / self._up_time if self._up_time else 0.0
         return self._report
 
@@ -133,6 +143,10 @@ class _Replay:
         if at > since:
             self._used_time += (at - since) * used
             self._up_time += (at - since) * up
+            has_block = np.bincount(topology.domain, weights=self._large) > 0
+            beside = alive & (self._large == 0) & has_block[topology.domain]
+            self._beside_time += (at - since) * int(topology.gpus[beside].sum())
+            self._filled_time += (at - since) * int(self._used[beside].sum())
         total = int(topology.gpus.sum())
         self._report.series.append((at, 100 * used / total))
         self._report.loads.append(self._load(alive, 100 / total))
@@ -146,16 +160,18 @@ class _Replay:
         loose = alive & (free < BLOCK)[topology.domain]
         return (used + self._waiting) * percent, used * percent, int(state.free[loose].sum()) / WHOLE * percent
 
-    def _count(self, members: Sequence[Placed], sign: int) -> None:
+    def _count(self, request: Request, members: Sequence[Placed], sign: int) -> None:
+        large = waiting.unit(request) >= LARGE
         for item in members:
             self._used[item.node] += sign * len(item.gpus)
+            self._large[item.node] += sign * large
 
     def _begins(self, at: float, decision: Decision | None, waited: float) -> None:
         if decision is None:
             return
         job = self._jobs.pop(decision.request.name)
         self._watch(job.request, decision.members)
-        self._count(decision.members, 1)
+        self._count(job.request, decision.members, 1)
         self._report.started += 1
         self._report.queue_seconds.append(waited)
         self._report.waits.setdefault(job.request.size, []).append(waited)
@@ -171,5 +187,5 @@ class _Replay:
                 request.size % request.segment > 0
             )
         free_nodes = np.bincount(topology.domain, weights=state.whole == topology.gpus)
-        if request.size < 16 and (free_nodes >= 16).any() and free_nodes[domains[0]] < 16:
+        if request.size < LARGE and (free_nodes >= LARGE).any() and free_nodes[domains[0]] < LARGE:
             self._report.remainder_filled += 1
