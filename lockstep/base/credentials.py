@@ -75,7 +75,11 @@ def _read_private(path: Path, place: str) -> str:
         mode = path.stat().st_mode
         text = path.read_text()
     except OSError as error:
-        raise errors.InputError(f"cannot read {path}: {error.strerror}", place=place) from error
+        raise errors.InputError(
+            f"cannot read {path}: {error.strerror}",
+            place=place,
+            hint="name a file that is there and yours to read; a lab's own is made by `lockstep lab up`",
+        ) from error
     if stat.S_IMODE(mode) & 0o077:
         raise errors.InputError(f"{path} can be read by others", place=place, hint=f"chmod 600 {path}")
     if not text.strip():
