@@ -48,7 +48,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         for row in importlib.import_module(f"bench.{given.name}").rows(given.quick):
             done.append(row)
-            print(f"  {row.case} {row.what}: {row.ours:.4g} {row.unit}", file=sys.stderr, flush=True)
+            beside = "" if row.peer is None else f" ({row.peer_name} {row.peer:.4g})"
+            print(f"  {row.case} {row.what}: {row.ours:.4g} {row.unit}{beside}", file=sys.stderr, flush=True)
+            if given.json is not None:
+                # As it grows: what was measured is kept when the rest is stopped.
+                rows_module.write(done, given.json)
     except errors.LockstepError as error:
         print(error.diagnostics(), file=sys.stderr)
         return int(error.exit_code)

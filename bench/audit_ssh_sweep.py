@@ -1,6 +1,6 @@
 """The sweep of `audit_ssh`: good and bad hosts read as `lockstep audit` reads them; prints one JSON object.
 
-``FOLDER GOOD… -- BAD…``, BAD as ``ADDRESS:PORT``. Times are seconds from the start of the sweep.
+``FOLDER DEADLINE GOOD… -- BAD…``, BAD as ``ADDRESS:PORT``. Times are seconds from the start of the sweep.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench import audit_ssh_client
 from bringup import sweep
+from bringup.transport.base import Patience
 from bringup.transport.ssh import Ssh
 from lockstep.base.names import NodeName
 from pinsets import components
@@ -20,7 +21,7 @@ from pinsets import components
 
 def main() -> int:
     """Runs it once."""
-    folder, rest = Path(sys.argv[1]), sys.argv[2:]
+    folder, patience, rest = Path(sys.argv[1]), Patience.within(float(sys.argv[2])), sys.argv[3:]
     cut = rest.index("--")
     good, bad = rest[:cut], rest[cut + 1 :]
     targets = audit_ssh_client.targets(folder, good)
@@ -41,7 +42,8 @@ def main() -> int:
             if not progress.node.startswith("bad-"):
                 last_good = now
 
-    swept = sweep.read([sweep.Request(target) for target in targets], Ssh(), components.load(), progress=told)
+    requests = [sweep.Request(target) for target in targets]
+    swept = sweep.read(requests, Ssh(), components.load(), patience=patience, progress=told)
     lost = [node for node in swept.failures if not node.startswith("bad-")]
     print(
         json.dumps(
@@ -50,6 +52,7 @@ def main() -> int:
                 "second": ends[True] - ends[False] if ends[True] else 0.0,
                 "last_good": last_good,
                 "lost": len(lost),
+                "good_second": sum(1 for node in swept.second_pass if not node.startswith("bad-")),
                 "answered": answered[False],
                 "answered_second": answered[True],
                 "kinds": sorted({str(failure.kind) for failure in swept.failures.values()}),

@@ -69,43 +69,47 @@ said() {
   emit "$1" "$2" 0
 }
 
+# at_work FOLDER: whether the probe that made it still runs; its children are no leftovers, it judges them itself.
+at_work() {
+  if { read -r pid start <"$1/shell"; } 2>/dev/null; then
+    born "$pid"
+    [ -n "$born" ] && [ "$born" = "$start" ]
+  else
+    # One that has only just made its folder, or the file in it and no line yet, is known by the folder's name.
+    pid=${1#*lockstep-probe.}
+    [ -d "/proc/${pid%%.*}" ]
+  fi
+}
+
+# living FILE: whether the child that it tells of still lives; its group, number and name in $kind, $pid and $name.
+living() {
+  { read -r kind pid start name <"$1"; } 2>/dev/null || return
+  born "$pid"
+  [ -n "$born" ] && [ "$born" = "$start" ]
+}
+
 # earlier GROUP: describes in $earlier a living child of an earlier probe that belongs to GROUP.
 earlier() {
   earlier=
-  for file in /dev/shm/lockstep-probe.*/*.pid; do
-    { [ -O "$file" ] && [ "${file%/*}" != "$dir" ]; } || continue
-    read -r kind pid start name <"$file" 2>/dev/null || continue
-    [ "$kind" = "$1" ] || continue
-    born "$pid"
-    { [ -n "$born" ] && [ "$born" = "$start" ]; } || continue
-    # Another probe at work is no leftover: its own shell still lives and will judge its child.
-    read -r pid start <"${file%/*}/shell" 2>/dev/null && born "$pid" && [ "$born" = "$start" ] && continue
-    earlier="$name of an earlier reading still runs (pid ${file##*/}"
-    earlier="${earlier%.pid})"
-    return
+  for old in /dev/shm/lockstep-probe.*; do
+    if [ "$old" = "$dir" ] || [ ! -O "$old" ] || [ -h "$old" ] || at_work "$old"; then continue; fi
+    for file in "$old"/*.pid; do
+      if [ ! -O "$file" ] || ! living "$file" || [ "$kind" != "$1" ]; then continue; fi
+      earlier="$name of an earlier reading still runs (pid ${file##*/}"
+      earlier="${earlier%.pid})"
+      return
+    done
   done
 }
 
 # sweep: removes folders of earlier probes in which nothing lives any more.
 sweep() {
   for old in /dev/shm/lockstep-probe.*; do
-    { [ -O "$old" ] && [ -d "$old" ] && [ ! -h "$old" ] && [ "$old" != "$dir" ]; } || continue
+    if [ "$old" = "$dir" ] || [ ! -O "$old" ] || [ ! -d "$old" ] || [ -h "$old" ] || at_work "$old"; then continue; fi
     alive=
-    # A probe that has only just made its folder, or the file in it and no line yet, is known by the folder's name.
-    if [ ! -s "$old/shell" ]; then
-      pid=${old#*.}
-      [ ! -d "/proc/${pid%.*}" ] || continue
-    fi
     for file in "$old"/*.pid; do
-      [ -f "$file" ] || continue
-      read -r _ pid start _ <"$file" 2>/dev/null || continue
-      born "$pid"
-      if [ -n "$born" ] && [ "$born" = "$start" ]; then alive=1; fi
+      if living "$file"; then alive=1; fi
     done
-    if read -r pid start <"$old/shell" 2>/dev/null; then
-      born "$pid"
-      if [ -n "$born" ] && [ "$born" = "$start" ]; then alive=1; fi
-    fi
     [ -n "$alive" ] || rm -rf "$old"
   done
 }
@@ -119,13 +123,13 @@ run() {
     said "$id" -3 "not started: the time of the whole reading was spent"
     return
   fi
+  if ! command -v "$1" >/dev/null; then
+    skip "$id"
+    return
+  fi
   earlier "$group"
   if [ -n "$earlier" ]; then
     said "$id" -2 "not started: $earlier"
-    return
-  fi
-  if ! command -v "$1" >/dev/null; then
-    skip "$id"
     return
   fi
   begun=$now

@@ -1,12 +1,16 @@
 """Many nodes at once: bounded, shuffled, one hard deadline per host, what is known kept when it is stopped.
 
-A second pass tries only the failures that may heal, fewer at a time and with doubled deadlines: a site that is busy
-serving the first pass loses hosts to time-outs that are not dead.
+The first pass has a deadline as a whole: that of a host, counted from the start of the pass (`Pace`). Bad hosts end it
+no later; a site that good ones take longer to read goes on for them, and hosts that are slower than every good one are
+given up. A second pass tries only the failures that may heal, fewer at a time and with doubled deadlines: a site that
+is busy serving the first pass loses hosts to time-outs that are not dead.
 """
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
+import queue
 import random
 import threading
 import time
@@ -23,7 +27,10 @@ from lockstep.base.names import ComponentName, NodeName
 from pinsets.facts import Coordinate, Fact, NodeFacts, Snapshot
 from pinsets.model import Component
 
-__all__ = ["Progress", "Request", "Swept", "read"]
+__all__ = ["Pace", "Progress", "Request", "Swept", "read"]
+
+_CUT_SECONDS = 0.5
+"""How long a host that was given up may take to hand over what has come of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,35 @@ def read(
     return work.result()
 
 
+@dataclass(slots=True)
+class Pace:
+    """When a host is given up in the first pass. Times are seconds since the start of the pass.
+
+    Until ``deadline`` none is. From then on each still gets as long as the slowest good host has taken, and no less
+    than a connect; where none has answered until then, nothing that runs is waited for and nothing more is started.
+    """
+
+    deadline: float
+    connect: float
+    slowest: float = 0.0
+    """Seconds that the slowest good host has taken."""
+
+    def answered(self, seconds: float) -> None:
+        """A good host has, after so long."""
+        self.slowest = max(self.slowest, seconds)
+
+    def given_up(self, began: float) -> float:
+        """When one that began then is given up, as far as is known now."""
+        return max(self.deadline, began + max(self.slowest, self.connect)) if self.slowest else self.deadline
+
+    def starts(self, now: float) -> bool:
+        """Whether further hosts are begun."""
+        return now < self.deadline or self.slowest > 0
+
+
+_Result = tuple[Failure | None, bool, NodeFacts]
+
+
 class _Sweep:
     def __init__(
         self,
@@ -110,7 +146,6 @@ class _Sweep:
         self._second: list[NodeName] = []
         self._pool: dict[tuple[Fact, ...], Mapping[Coordinate, Fact]] = {}
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
         self.interrupted = False
         self._started = time.time()
 
@@ -119,25 +154,24 @@ class _Sweep:
         if not requests:
             return
         script = probe.script(self._components, patience, deep=self._deep)
+        pace = None if second_pass else Pace(patience.host_seconds, patience.connect_seconds)
+        total = len(requests) if second_pass else self._total
         workers = concurrent.futures.ThreadPoolExecutor(min(threads, len(requests)), thread_name_prefix="sweep")
         try:
-            futures = {workers.submit(self._one, request, script, patience): request for request in requests}
-            for done, future in enumerate(concurrent.futures.as_completed(futures), start=1):
-                node = futures[future].target.node
-                failure, complete, facts = future.result()
+            given = _Pass(requests, lambda one: self._one(one, script, patience), workers, threads, pace)
+            for done, (node, (failure, complete, facts)) in enumerate(given.results(self._transport), start=1):
                 self._keep(node, facts, failure, complete, second_pass)
                 if self._progress is not None:
-                    total = len(requests) if second_pass else self._total
                     self._progress(Progress(done, total, node, failure, second_pass))
         except BaseException:
             # Running threads end at once, since their sockets are closed under them.
-            self._stopped.set()
             workers.shutdown(wait=False, cancel_futures=True)
             self._transport.close()
             raise
-        workers.shutdown()
+        # One that was given up while it connected ends by its own time-out; what it says is not waited for.
+        workers.shutdown(wait=False)
 
-    def _one(self, request: Request, script: str, patience: Patience) -> tuple[Failure | None, bool, NodeFacts]:
+    def _one(self, request: Request, script: str, patience: Patience) -> _Result:
         target = request.target
         answer = self._transport.run(target, script, patience)
         now = time.time()
@@ -145,7 +179,7 @@ class _Sweep:
             return answer, False, node_parser.unreachable(target.node, str(answer), now)
         return self._parsed(request, answer, now)
 
-    def _parsed(self, request: Request, answer: Outcome, now: float) -> tuple[Failure | None, bool, NodeFacts]:
+    def _parsed(self, request: Request, answer: Outcome, now: float) -> _Result:
         taken = records.read(answer.stdout)
         node = request.target.node
         if taken.problem is not None:
@@ -188,6 +222,96 @@ class _Sweep:
             tuple(sorted(self._second)),
             self.interrupted,
         )
+
+
+class _Pass:
+    """The hosts of one pass: so many at once, given up by the pace (None: only by their own deadlines)."""
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        one: Callable[[Request], _Result],
+        workers: concurrent.futures.Executor,
+        threads: int,
+        pace: Pace | None,
+    ) -> None:
+        self._waiting = collections.deque(requests)
+        self._one = one
+        self._workers = workers
+        self._threads = threads
+        self._pace = pace
+        self._began: dict[NodeName, float] = {}
+        self._cut: dict[NodeName, float] = {}
+        self._answers: queue.SimpleQueue[tuple[NodeName, _Result | BaseException]] = queue.SimpleQueue()
+        self._start = time.monotonic()
+
+    def results(self, transport: Transport) -> Iterator[tuple[NodeName, _Result]]:
+        """Each host once, as it ends."""
+        while self._waiting or self._began:
+            self._begin()
+            now = self._now()
+            if self._pace is not None and self._waiting and not self._pace.starts(now):
+                node = self._waiting.popleft().target.node
+                yield node, _unheard(node, "not reached before the first pass ended: no host answered in time")
+                continue
+            try:
+                node, result = self._answers.get(timeout=self._until_look(now))
+            except queue.Empty:
+                yield from self._give_up(transport)
+                continue
+            began = self._began.pop(node, None)
+            if began is None:
+                continue  # given up, and told already
+            if isinstance(result, BaseException):
+                raise result
+            now = self._now()
+            if result[0] is None and node not in self._cut and self._pace is not None:
+                self._pace.answered(now - began)
+            if result[0] is not None and node in self._cut:
+                result = _unheard(node, f"gave no answer in {now - began:.0f} s, when the first pass ended")
+            yield node, result
+
+    def _now(self) -> float:
+        return time.monotonic() - self._start
+
+    def _begin(self) -> None:
+        while (
+            self._waiting
+            and len(self._began) < self._threads
+            and (self._pace is None or self._pace.starts(self._now()))
+        ):
+            request = self._waiting.popleft()
+            self._began[request.target.node] = self._now()
+            self._workers.submit(self._work, request)
+
+    def _work(self, request: Request) -> None:
+        try:
+            self._answers.put((request.target.node, self._one(request)))
+        except BaseException as error:  # noqa: BLE001 - raised again where the results are read
+            self._answers.put((request.target.node, error))
+
+    def _until_look(self, now: float) -> float | None:
+        """Seconds until the next host may have to be given up."""
+        if self._pace is None or not self._began:
+            return None
+        times = [self._cut.get(node, self._pace.given_up(began)) for node, began in self._began.items()]
+        return max(min(times) - now, 0.01)
+
+    def _give_up(self, transport: Transport) -> Iterator[tuple[NodeName, _Result]]:
+        now = self._now()
+        for node, began in list(self._began.items()):
+            if node in self._cut:
+                if now >= self._cut[node]:
+                    del self._began[node]
+                    yield node, _unheard(node, f"gave no answer in {now - began:.0f} s, when the first pass ended")
+            elif self._pace is not None and now >= self._pace.given_up(began):
+                self._cut[node] = now + _CUT_SECONDS
+                transport.cut(node)
+
+
+def _unheard(node: NodeName, reason: str) -> _Result:
+    failure = Failure(FailureKind.HUNG, reason)
+    return failure, False, node_parser.unreachable(node, str(failure), time.time())
 
 
 def failures_by_kind(failures: Mapping[NodeName, Failure]) -> Iterator[tuple[FailureKind, list[NodeName]]]:

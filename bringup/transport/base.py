@@ -171,6 +171,10 @@ class Transport(Protocol):
         """Feed ``script`` to ``sh -s`` there. Never raises for the node's sake; ends by ``patience.host_seconds``."""
         ...
 
+    def cut(self, node: NodeName) -> None:
+        """End a running call for this node, with what has come so far; others go on."""
+        ...
+
     def close(self) -> None:
         """Cut every open connection; running calls end at once with a failure."""
         ...

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from bringup.transport.base import Failure, FailureKind, Outcome, Patience, Target
+from lockstep.base.names import NodeName
 
 __all__ = ["Answer", "Fake"]
 
@@ -23,6 +24,7 @@ class Fake:
         self._answers = {node: list(given) if isinstance(given, list) else [given] for node, given in answers.items()}
         self._lock = threading.Lock()
         self.calls: list[tuple[Target, str, Patience]] = []
+        self.cuts: list[NodeName] = []
         self.closed = False
 
     def run(self, target: Target, script: str, patience: Patience) -> Outcome | Failure:
@@ -36,6 +38,10 @@ class Fake:
         if isinstance(answer, bytes):
             return Outcome(answer, b"", 0, 0.0)
         return answer if isinstance(answer, (Outcome, Failure)) else answer(target, script)
+
+    def cut(self, node: NodeName) -> None:
+        """Only noted."""
+        self.cuts.append(node)
 
     def close(self) -> None:
         """Only noted."""

@@ -28,6 +28,7 @@ from bringup.transport import known_hosts, openssh_log
 from bringup.transport.base import Failure, FailureKind, Identity, Jump, Outcome, Patience, Target
 from bringup.transport.sockets import Clock
 from lockstep.base import limits
+from lockstep.base.names import NodeName
 
 __all__ = ["OpenSsh", "configuration"]
 
@@ -81,7 +82,7 @@ class OpenSsh:
         self._lock = threading.Lock()
         self._count = itertools.count()
         self._root: Path | None = None
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: dict[subprocess.Popen[bytes], NodeName] = {}
         self._closed = False
 
     def run(self, target: Target, script: str, patience: Patience) -> Outcome | Failure:
@@ -100,6 +101,13 @@ class OpenSsh:
             return Failure(FailureKind.CLOSED, f"ssh could not be started: {error}", clock.spent)
         finally:
             shutil.rmtree(files.folder, ignore_errors=True)
+
+    def cut(self, node: NodeName) -> None:
+        """See `base.Transport.cut`."""
+        with self._lock:
+            running = [process for process, name in self._running.items() if name == node]
+        for process in running:
+            _kill(process)
 
     def close(self) -> None:
         """End every running ssh and remove the private folder."""
@@ -145,7 +153,7 @@ class OpenSsh:
                 env={**os.environ, "LC_ALL": "C"},
                 start_new_session=True,  # so that jump hosts' processes end with it
             )
-            self._running.add(process)
+            self._running[process] = target.node
         try:
             talk = _Talk(process, files.log, clock, script.encode(), jumps=bool(target.jumps))
             ended = talk.run()
@@ -155,7 +163,7 @@ class OpenSsh:
             for pipe in (process.stdin, process.stdout, process.stderr):
                 _close(pipe)
             with self._lock:
-                self._running.discard(process)
+                self._running.pop(process, None)
         if self._accept_new:
             self._learn(files, target)
         return self._verdict(talk, ended, process.returncode, target, clock)

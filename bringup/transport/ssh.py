@@ -25,6 +25,7 @@ from bringup.transport.base import Failure, FailureKind, Identity, Jump, Outcome
 from bringup.transport.sockets import Clock, Failed
 from bringup.transport.talk import Ended, Session, Steps, Wire, execute, open_session
 from lockstep.base import limits
+from lockstep.base.names import NodeName
 
 __all__ = ["Ssh"]
 
@@ -53,7 +54,7 @@ class Ssh:
         self._lock = threading.Lock()
         self._keys: dict[Identity, paramiko.PKey | str] = {}
         self._agent: list[paramiko.PKey] | None = None
-        self._open: set[Session] = set()
+        self._open: dict[Session, NodeName | None] = {}
         self._relays: dict[tuple[Jump, ...], _Relay] = {}
         self._closed = False
 
@@ -77,6 +78,13 @@ class Ssh:
             return Failure(kind, reason, clock.spent, remedy)
         except (SSHException, EOFError, OSError) as error:
             return Failure(FailureKind.CLOSED, ssh_keys.text(error), clock.spent)
+
+    def cut(self, node: NodeName) -> None:
+        """See `base.Transport.cut`."""
+        with self._lock:
+            sessions = [session for session, name in self._open.items() if name == node]
+        for session in sessions:
+            session.cut()
 
     def close(self) -> None:
         """Cut every connection."""
@@ -103,7 +111,7 @@ class Ssh:
             if self._closed:
                 wire.cut()
                 raise Failed(FailureKind.CLOSED, "the sweep was stopped")
-            self._open.add(session)
+            self._open[session] = target.node if isinstance(target, Target) else None
         return session
 
     def shared(self, sock: socket.socket | paramiko.Channel, jump: Jump, clock: Clock) -> Session:
@@ -211,7 +219,7 @@ class Ssh:
 
     def _forget(self, session: Session) -> None:
         with self._lock:
-            self._open.discard(session)
+            self._open.pop(session, None)
         session.cut()
 
 

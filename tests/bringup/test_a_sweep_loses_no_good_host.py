@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from pathlib import Path
 
 from bringup import sweep
@@ -15,6 +16,7 @@ from tests.bringup import answers, servers
 from tests.bringup.servers import BadHosts, Keys, Sshd
 
 QUICK = Patience(connect_seconds=1, login_seconds=3, script_seconds=6, command_seconds=5, host_seconds=8)
+_FIRST_SECONDS = 1.0
 DEAD = Failure(FailureKind.REFUSED, "nothing listens on port 22")
 
 
@@ -126,6 +128,69 @@ def test_progress_counts_every_node_and_names_failures() -> None:
     _read(fake, "a", "b", progress=seen.append)
     assert [(one.done, one.total, one.second_pass) for one in seen] == [(1, 2, False), (2, 2, False), (1, 1, True)]
     assert [one.node for one in seen if one.failure] == ["b"]
+
+
+class _Silent(Fake):
+    """Hosts called bad-… say nothing in a first pass until they are cut, and are dead in the second."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__({name: answers.answer() for name in names if not name.startswith("bad")})
+        self._given_up = {name: threading.Event() for name in names if name.startswith("bad")}
+
+    def run(self, target: Target, script: str, patience: Patience) -> Outcome | Failure:
+        if target.node in self._given_up and patience.host_seconds == _FIRST_SECONDS:
+            self._given_up[target.node].wait()
+        return super().run(target, script, patience)
+
+    def cut(self, node: NodeName) -> None:
+        super().cut(node)
+        self._given_up[node].set()
+
+
+def _passes(names: list[str], concurrency: int) -> tuple[_Silent, sweep.Swept, list[sweep.Progress], list[NodeName]]:
+    fake, seen = _Silent(names), list[sweep.Progress]()
+    patience = Patience(0.2, 0.5, 0.5, 0.5, _FIRST_SECONDS)
+    swept = _read(
+        fake, *names, patience=patience, concurrency=concurrency, progress=seen.append, shuffle=lambda order: None
+    )
+    assert sorted(one.node for one in seen if not one.second_pass) == sorted(names)
+    return fake, swept, seen, [one.node for one in seen if one.second_pass]
+
+
+def test_bad_hosts_do_not_outlast_the_deadline_of_the_first_pass() -> None:
+    """They would never end by themselves: that this test ends shows that the pass ends them."""
+    names = [f"bad-{index}" for index in range(4)] + [f"good-{index:02}" for index in range(20)]
+    fake, swept, seen, again = _passes(names, concurrency=6)
+    assert sorted(fake.cuts) == names[:4]
+    assert sorted(again) == names[:4], "the second pass is for failures only"
+    assert sorted(swept.failures) == names[:4]
+    assert not swept.second_pass
+    first = [one for one in seen if not one.second_pass]
+    assert [one.node.startswith("bad") for one in first] == [False] * 20 + [True] * 4
+    assert all("when the first pass ended" in str(one.failure) for one in first[20:])
+
+
+def test_bad_hosts_that_fill_every_slot_cost_no_good_host() -> None:
+    names = [f"bad-{index}" for index in range(6)] + [f"good-{index:02}" for index in range(20)]
+    fake, swept, seen, _ = _passes(names, concurrency=3)
+    assert sorted(fake.cuts) == names[:3]
+    unreached = [one.node for one in seen if "not reached" in str(one.failure)]
+    assert unreached == names[3:]
+    assert sorted(swept.failures) == names[:6]
+    assert sorted(swept.second_pass) == names[6:]
+
+
+def test_the_first_pass_goes_on_for_good_hosts_alone() -> None:
+    pace = sweep.Pace(deadline=30, connect=5)
+    assert pace.given_up(began=0) == pace.given_up(began=29) == 30, "nobody has answered: all of it ends together"
+    assert not pace.starts(30)
+    pace.answered(12)
+    pace.answered(2)
+    assert pace.starts(300)
+    assert pace.given_up(began=1) == 30, "until the deadline nobody is given up"
+    assert pace.given_up(began=25) == 37, "as long as the slowest good host took"
+    quick = sweep.Pace(deadline=30, connect=5, slowest=0.1)
+    assert quick.given_up(began=100) == 105, "and not less than a connect"
 
 
 def test_the_order_is_shuffled() -> None:
