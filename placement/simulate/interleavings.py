@@ -130,10 +130,19 @@ class _Store(stores.Memory):
 
 
 def _check_record(record: Record) -> None:
-    """No device in two claims; epochs unique and not above the record's."""
+    """No device in two claims, nobody beside who is to be alone; epochs unique and not above the record's."""
     owner: dict[str, str] = {}
+    on: dict[str, list[NodeGrant]] = {}
     for claim, hold in record.holds.items():
         for node in hold.nodes:
+            others = on.setdefault(node.node, [])
+            if any(other.sole or node.sole for other in others):
+                raise Violation(f"{claim} and others are on {node.node}, and one of them has the whole node")
+            if any((other.exclusive or node.exclusive) and other.tenant != node.tenant for other in others):
+                raise Violation(f"{claim} is on {node.node} beside another tenant, and one of both is to be alone")
+            if any(other.channel and node.channel for other in others):
+                raise Violation(f"{claim} shares the channel of {node.node}")
+            others.append(node)
             for grant in node.grants:
                 if owner.setdefault(grant.device, claim) != claim:
                     raise Violation(f"{grant.device} is in {owner[grant.device]} and {claim}")
@@ -210,7 +219,16 @@ def _decide(world: _World, scenario: Scenario) -> dict[str, tuple[NodeGrant, ...
         node = f"{domain}n{int(draw.integers(scenario.nodes))}"
         wanted = int(draw.integers(1, scenario.devices + 1))
         grants = [Grant(f"{node}/gpu{gpu}") for gpu in draw.permutation(scenario.devices)[:wanted]]
-        ask = (NodeGrant(node, tuple(grants), channel=bool(draw.random() < 0.2)),)
+        ask = (
+            NodeGrant(
+                node,
+                tuple(grants),
+                channel=bool(draw.random() < 0.2),
+                tenant=str(draw.choice(("a", "b"))),
+                exclusive=bool(draw.random() < 0.2),
+                sole=bool(draw.random() < 0.05),
+            ),
+        )
         if world.ledger.predicate(snapshot, ask) is not None:
             return None
         parts[domain] = ask

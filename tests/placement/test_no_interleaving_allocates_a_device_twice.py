@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import pytest
@@ -64,6 +65,22 @@ class _NoCommitCheck(reservations.Ledger):
         return None if self._committing else super().predicate(record, wanted)
 
 
+class _NoTenants(reservations.Ledger):
+    """Commits on a weaker predicate than it decides on: devices only."""
+
+    def predicate(self, record: Record, wanted: tuple[NodeGrant, ...]) -> Refusal | None:  # type: ignore[override]
+        alike = [_shared(node) for node in wanted]
+        others = {
+            name: dataclasses.replace(hold, nodes=tuple(_shared(node) for node in hold.nodes))
+            for name, hold in record.holds.items()
+        }
+        return super().predicate(dataclasses.replace(record, holds=others), alike)
+
+
+def _shared(node: NodeGrant) -> NodeGrant:
+    return dataclasses.replace(node, exclusive=False, sole=False, channel=False)
+
+
 class _NoEpochs(reservations.Ledger):
     """Ends a hold at its deadline without telling anybody, and binds whatever is there."""
 
@@ -82,6 +99,10 @@ def _first_violation(ledger: type[reservations.Ledger], seeds: range) -> int | N
 
 def test_without_the_commit_check_the_suite_fails_within_fifty_runs() -> None:
     assert _first_violation(_NoCommitCheck, range(50)) is not None
+
+
+def test_a_commit_that_asks_for_devices_only_fails_within_fifty_runs() -> None:
+    assert _first_violation(_NoTenants, range(50)) is not None
 
 
 def test_without_binding_by_epoch_the_suite_fails_within_a_hundred_runs() -> None:
