@@ -1,7 +1,7 @@
 """GPUs allocated on the 17 openb traces: ours against FGD and the five policies it was published against.
 
 Traces: LOCKSTEP_SAMPLES/traces/openb, or those of LOCKSTEP_BENCH_TRACES. Runs are kept (cache/bench) and made
-once per code; a whole series is about an hour of CPU. LOCKSTEP_BENCH_SEEDS limits the seeds (default 10, quick:
+once per code; a whole series is some two hours of CPU. LOCKSTEP_BENCH_SEEDS limits the seeds (default 10, quick:
 1 trace, 1 seed). Then what robustness costs: frequencies off by a third, frequencies learned, and departures.
 """
 
@@ -29,8 +29,8 @@ LOADS = ((1.1, False), (0.95, True))
 ARRIVALS = 16_000
 DEPARTING = ("default", "cpu250", "gpushare100", "gpuspec33")
 """Of the 17 traces those that are run with departures; of others' traces all that have times."""
-WRONG_SEEDS, LEARNING_SEEDS = 3, 1
-"""Runs per trace: each makes several plans, half a minute of CPU."""
+WRONG_SEEDS, LEARNING_SEEDS, DEPARTING_SEEDS = 3, 1, 3
+"""Runs per trace: those that learn make several plans, half a minute of CPU. The first trace departs on all seeds."""
 LINE = (("waiting", "%"), ("delay", "s"), ("delay_p99", "s"))
 T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """Student's t at 95 %, two-sided, by number of paired runs."""
@@ -61,7 +61,7 @@ def rows(quick: bool) -> Iterator[Row]:
         trace for trace in traces if openb.load_trace(folder, trace).departures
     ]
     departed = openb_departures.Runs(records_at.with_stem(f"{records_at.stem}-departures"), folder)
-    yield from _departures(departed, [] if quick else leaving, seeds[:3])
+    yield from _departures(departed, [] if quick else leaving, seeds)
     for rival in rivals.RIVALS:
         for trace in traces if not quick else []:
             mean = float(np.mean(runs.series(trace, rival, seeds)))
@@ -111,8 +111,9 @@ def _departures(runs: openb_departures.Runs, traces: Sequence[str], seeds: Seque
             ):
                 if trace != traces[0] and (ours, theirs) != ("ours", "fgd"):
                     continue
+                number = len(seeds) if trace == traces[0] and (ours, theirs) == ("ours", "fgd") else DEPARTING_SEEDS
                 mine, other = (
-                    [runs.get(trace, policy, seed, load, ARRIVALS, waits=waits).steady for seed in seeds]
+                    [runs.get(trace, policy, seed, load, ARRIVALS, waits=waits).steady for seed in seeds[:number]]
                     for policy in (ours, theirs)
                 )
                 for what, unit in (("allocated", "%"), ("fragment", "%"), *(LINE if waits else (("refused", "%"),))):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import placement
+from lockstep.base import errors
 from placement.fragmentation import Fragmentation
 from placement.plans import jobs
 from placement.policies import base, beside, fgd, planned, rivals
@@ -61,7 +62,7 @@ class Record:
     policy: str
     seed: int
     allocated: dict[str, float]
-    """Arrived % → allocated %."""
+    """Arrived % → allocated %; what a small trace steps over is not there."""
     fragment: dict[str, float]
     """Arrived % → fragment amount, % of capacity."""
     cpu_only_refused: int
@@ -95,8 +96,8 @@ def play(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> Reco
         trace.name,
         policy,
         seed,
-        {str(percent): round(float(found.allocated[percent]), 4) for percent in PERCENTS},
-        {str(percent): round(float(found.fragment[percent]), 4) for percent in PERCENTS},
+        _recorded(found.at),
+        _recorded(found.fragment_at),
         found.cpu_only_refused,
         round(float(found.cpu_allocated[100]), 4),
         found.placed + found.refused,
@@ -104,6 +105,10 @@ def play(topology: Topology, trace: openb.Trace, policy: str, seed: int) -> Reco
         round(chosen.counts.seconds if isinstance(chosen, beside.Between) else 0.0, 3),
         source(policy),
     )
+
+
+def _recorded(at: Callable[[int], float | None]) -> dict[str, float]:
+    return {str(percent): round(value, 4) for percent in PERCENTS if (value := at(percent)) is not None}
 
 
 def source(policy: str, simulation: str = "simulate/inflation.py") -> str:
@@ -148,5 +153,8 @@ class Runs:
         return record
 
     def series(self, trace: str, policy: str, seeds: Sequence[int], percent: int = 100) -> list[float]:
-        """% allocated at ``percent`` arrived, per seed."""
-        return [self.get(trace, policy, seed).allocated[str(percent)] for seed in seeds]
+        """% allocated at ``percent`` arrived, per seed. Raises `errors.InputError` where a small trace has none."""
+        found = [self.get(trace, policy, seed).allocated.get(str(percent)) for seed in seeds]
+        if None in found:
+            raise errors.InputError(f"too little work to tell what is allocated at {percent} %", place=trace)
+        return [value for value in found if value is not None]

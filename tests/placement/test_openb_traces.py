@@ -92,3 +92,17 @@ def test_a_broken_pod_list_names_file_and_line(tmp_path: Path) -> None:
 def test_a_folder_without_traces_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(errors.InputError):
         openb.trace_names(tmp_path)
+
+
+def test_a_trace_so_small_that_it_steps_over_a_percentage_is_bad_input_there(tmp_path: Path) -> None:
+    (tmp_path / "openb_node_list_gpu_node.csv").write_text(
+        "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{number},64000,262144,4,T4\n" for number in range(2))
+    )
+    (tmp_path / "openb_pod_list_small.csv").write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+        + "".join(f"p{number},1000,1000,1,1000,\n" for number in range(4))
+    )
+    runs = openb_runs.Runs(tmp_path / "runs.jsonl", tmp_path)
+    assert runs.series("small", "fgd", [42]) == [100.0]  # steps of an eighth: 100 % is one of them, 95 % is none
+    with pytest.raises(errors.InputError, match="95 %"):
+        runs.series("small", "fgd", [42], percent=95)
