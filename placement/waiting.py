@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lockstep.base import errors
 from placement import candidates, feasibility
 from placement.planner import Decision, Planner
 from placement.requests import Need, Request
@@ -69,7 +70,12 @@ class Line:
     """Gangs for which others are turned away; what is kept for the rest only steers."""
 
     def add(self, request: Request, now: float) -> Decision | None:
-        """A gang arrives: its decision when it fits at once (committed), else None and it waits."""
+        """A gang arrives: its decision when it fits at once (committed), else None and it waits.
+
+        Raises `errors.RefusedError` for a name that waits or runs already.
+        """
+        if request.name in self.planner.running or any(item.request.name == request.name for item in self.waiting):
+            raise errors.RefusedError("a gang of this name waits or runs already", place=request.name)
         self._pass_time(now)
         decision = self._plan(request, now)
         if decision is None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.base import errors
 from placement import explain, requests, topology, waiting
 from tests.placement import conftest
 
@@ -56,6 +57,16 @@ def test_before_its_patience_ends_a_gang_turns_nobody_away(nvl72: Any) -> None:
     fleet.planner.release("a")
     assert line.freed(10.0) == []
     assert line.add(_ask("late", 1), 11.0) is not None
+
+
+def test_a_name_waits_or_runs_once(nvl72: Any) -> None:
+    line = waiting.Line(nvl72(1, 1).planner)
+    assert line.add(_ask("a", 1), 0.0) is not None
+    assert line.add(_ask("b", 1), 0.0) is None
+    for name in ("a", "b"):
+        with pytest.raises(errors.RefusedError, match="already"):
+            line.add(_ask(name, 1), 1.0)
+    assert len(line.waiting) == 1
 
 
 def test_what_keeping_may_cost_is_bounded(nvl72: Any) -> None:
