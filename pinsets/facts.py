@@ -98,9 +98,21 @@ class Unreadable:
     reason: str
     """For people: ``no answer in 8 s``, ``needs root``, ``not offered``."""
 
+    @classmethod
+    def silent(cls, seconds: float) -> Unreadable:
+        """Of a command that did not end."""
+        return cls(f"{_NO_ANSWER}{seconds:.0f} s")
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a command did not end: a fault of the node, unlike a tool that is not offered or needs root."""
+        return self.reason.startswith(_NO_ANSWER)
+
     def __str__(self) -> str:
         return f"unreadable: {self.reason}"
 
+
+_NO_ANSWER: Final = "no answer in "
 
 ABSENT: Final = Absent()
 NOT_OFFERED: Final = Unreadable("not offered")

@@ -191,8 +191,27 @@ def _one_set(
             kind, severity, verdict = f"skew.{coordinate.component}", Severity.GROUP_BLOCK, Verdict.SKEWED
         for name in members:
             work.add(kind, severity, coordinate, expected, shown(seen), name, verdict)
+    _beside_the_baseline(work, facts, members, baseline)
+    if not any(not isinstance(fact.observation, Unreadable) for fact in facts.values()):
+        for name in members:
+            work.add("unreadable", Severity.BLOCK, None, "facts", "nothing could be read", name, Verdict.UNREADABLE)
+
+
+def _beside_the_baseline(
+    work: _Work,
+    facts: Mapping[Coordinate, Fact],
+    members: tuple[NodeName, ...],
+    baseline: Mapping[Coordinate, str],
+) -> None:
     for coordinate, fact in facts.items():
-        if coordinate not in baseline and coordinate.instance is not None and not _ignored(work, coordinate):
+        if coordinate in baseline:
+            continue
+        if isinstance(fact.observation, Unreadable) and fact.observation.is_silent:
+            # Nothing to compare it with, and yet no state of a node that is in step: the same tool may hang on all.
+            kind, said = f"unreadable.{coordinate.component}", str(fact.observation)
+            for name in members:
+                work.add(kind, Severity.BLOCK, coordinate, "an answer", said, name, Verdict.UNREADABLE)
+        elif coordinate.instance is not None and not _ignored(work, coordinate):
             # Only a golden node can leave a coordinate without any expectation: it has no such instance.
             for name in members:
                 work.add(
@@ -204,9 +223,6 @@ def _one_set(
                     name,
                     Verdict.ADMIT,
                 )
-    if not any(not isinstance(fact.observation, Unreadable) for fact in facts.values()):
-        for name in members:
-            work.add("unreadable", Severity.BLOCK, None, "facts", "nothing could be read", name, Verdict.UNREADABLE)
 
 
 def _ignored(work: _Work, coordinate: Coordinate) -> bool:

@@ -60,7 +60,7 @@ class Record:
     def unreadable(self) -> Unreadable | None:
         """Why the output must not be parsed at all; None when it may be."""
         if self.rc == _ABANDONED:
-            return Unreadable(f"no answer in {self.ms / 1000:.0f} s")
+            return Unreadable.silent(self.ms / 1000)
         if self.rc in (_EARLIER_ALIVE, _NO_TIME):
             return Unreadable(self.complaint)
         if self.rc == _NOT_PERMITTED and self.err.startswith(b"needs root"):

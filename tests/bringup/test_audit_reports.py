@@ -183,6 +183,15 @@ def test_hosts_whose_gpus_cannot_be_listed_are_not_in_step_however_many_they_are
     assert audit.exit_code(found) is ExitCode.NOT_MEASURED
 
 
+def test_a_tool_that_hangs_on_every_node_is_not_agreement() -> None:
+    stuck = {f"n{number}": answers.abandoned(answers.answer(str(number)), "kubelet") for number in range(1, 4)}
+    found = _hosts(stuck)
+    assert {one.verdict for one in found.pools[0].comparison.nodes.values()} == {Verdict.UNREADABLE}
+    assert audit.exit_code(found) is ExitCode.NOT_MEASURED
+    (one,) = (item for item in found.pools[0].comparison.findings if item.id == "unreadable.kubelet")
+    assert (str(one.coordinate), one.observed, len(one.nodes)) == ("kubelet@ondisk", "unreadable: no answer in 8 s", 3)
+
+
 def test_what_the_golden_node_could_not_read_is_said_and_compared_with_nobody() -> None:
     nodes = {"golden": answers.abandoned(answers.answer("1"), "kubelet"), "other": answers.answer("2")}
     (pool,) = _hosts(nodes, like="golden").pools
