@@ -5,8 +5,8 @@ at once, host keys verified, nothing parsed; what parsing adds is a row of its o
 start-up and child processes; the hosts' own CPU (sshd and the script) is spent on this machine too and bounds the wall
 time. The last case puts 40 bad hosts of eight sorts among 200 good ones and reads them as `lockstep audit` does.
 Needs root (a network namespace), openssh-server and openssh-client. LOCKSTEP_BENCH_CASES=200,bad picks cases,
-LOCKSTEP_BENCH_WAYS=OpenSSH,ClusterShell peers (empty: none; ours runs each time), LOCKSTEP_BENCH_DEADLINE=45 the
-seconds that a host may take in the sweep with bad ones (default: as `lockstep audit`).
+LOCKSTEP_BENCH_WAYS=OpenSSH,parsed peers and whether facts are parsed (ours runs each time),
+LOCKSTEP_BENCH_DEADLINE=45 the seconds that a host may take in the sweep with bad ones (default: as `lockstep audit`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ __all__ = ["rows"]
 CASES = ("200", "500", "1000", "bad")
 QUICK = ("50",)
 GOOD, EACH = 200, 5
+PARSED = "parsed"
+"""Our own way again, with parsing to facts."""
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
@@ -45,7 +47,7 @@ def rows(quick: bool = False) -> Iterator[Row]:
 
 def _count(at: Site, count: int) -> Iterator[Row]:
     hosts = _addresses(count)
-    picked = os.environ.get("LOCKSTEP_BENCH_WAYS", ",".join(audit_ssh_peers.WAYS)).split(",")
+    picked = os.environ.get("LOCKSTEP_BENCH_WAYS", ",".join((*audit_ssh_peers.WAYS, PARSED))).split(",")
     ours = _measured(at, "lockstep", _ours(at, hosts), hosts, '{"done":')
     alone = True
     for name, (way, marker) in audit_ssh_peers.WAYS.items():
@@ -64,6 +66,8 @@ def _count(at: Site, count: int) -> Iterator[Row]:
         yield Row(str(count), "rss", "MB", ours.rss_mb, peer.rss_mb, name)
     if alone:
         yield Row(str(count), "cpu", "ms/host", ours.cpu_seconds / count * 1000)
+    if PARSED not in picked:
+        return
     whole, _ = _swept(at, hosts, (), audit_ssh_client.PATIENCE.host_seconds)
     yield Row(f"{count}, parsed", "cpu", "ms/host", whole.cpu_seconds / count * 1000)
     yield Row(f"{count}, parsed", "wall", "s", whole.wall_seconds)

@@ -101,22 +101,33 @@ def read(
 class Pace:
     """When a host is given up in the first pass. Times are seconds since the start of the pass.
 
-    Until ``deadline`` none is. From then on each still gets as long as the slowest good host has taken, and no less
-    than a connect; where none has answered until then, nothing that runs is waited for and nothing more is started.
+    Until ``deadline`` none is. From then on each is waited for no longer than the slowest good host has taken, and no
+    longer than good ones go on to answer: after the last of them, and after its own begin, as long as there has ever
+    been to wait for the next, and no less than a connect. Where none has answered until the deadline, nothing that
+    runs is waited for and nothing more is started.
     """
 
     deadline: float
     connect: float
     slowest: float = 0.0
     """Seconds that the slowest good host has taken."""
+    last: float = 0.0
+    """When the last good one answered."""
+    lull: float = 0.0
+    """The longest time without an answer of a good one that was followed by one."""
 
-    def answered(self, seconds: float) -> None:
+    def answered(self, now: float, seconds: float) -> None:
         """A good host has, after so long."""
         self.slowest = max(self.slowest, seconds)
+        self.lull = max(self.lull, now - self.last)
+        self.last = now
 
     def given_up(self, began: float) -> float:
         """When one that began then is given up, as far as is known now."""
-        return max(self.deadline, began + max(self.slowest, self.connect)) if self.slowest else self.deadline
+        if not self.slowest:
+            return self.deadline
+        patience = began + max(self.slowest, self.connect)
+        return max(self.deadline, min(patience, max(self.last, began) + max(self.lull, self.connect)))
 
     def starts(self, now: float) -> bool:
         """Whether further hosts are begun."""
@@ -266,7 +277,7 @@ class _Pass:
                 raise result
             now = self._now()
             if result[0] is None and node not in self._cut and self._pace is not None:
-                self._pace.answered(now - began)
+                self._pace.answered(now, now - began)
             if result[0] is not None and node in self._cut:
                 result = _unheard(node, f"gave no answer in {now - began:.0f} s, when the first pass ended")
             yield node, result

@@ -184,12 +184,16 @@ def test_the_first_pass_goes_on_for_good_hosts_alone() -> None:
     pace = sweep.Pace(deadline=30, connect=5)
     assert pace.given_up(began=0) == pace.given_up(began=29) == 30, "nobody has answered: all of it ends together"
     assert not pace.starts(30)
-    pace.answered(12)
-    pace.answered(2)
+    for now in (12, 14, 27):
+        pace.answered(now, seconds=12)
     assert pace.starts(300)
     assert pace.given_up(began=1) == 30, "until the deadline nobody is given up"
     assert pace.given_up(began=25) == 37, "as long as the slowest good host took"
-    quick = sweep.Pace(deadline=30, connect=5, slowest=0.1)
+    pace.answered(28, seconds=25)
+    assert pace.given_up(began=25) == 41, "no longer than good ones go on to answer: 13 s was the longest wait"
+    pace.answered(40, seconds=15)
+    assert pace.given_up(began=25) == 50, "and longer when they do"
+    quick = sweep.Pace(deadline=30, connect=5, slowest=0.1, last=99, lull=0.1)
     assert quick.given_up(began=100) == 105, "and not less than a connect"
 
 
