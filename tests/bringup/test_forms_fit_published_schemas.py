@@ -17,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ from tests.bringup import hostile
 JUNIT = "testing/example_scripts/junit-10.xsd"
 CTRF = "ctrf@0.3.0"
 CTRF_SHA512 = "2luVgKCF/A/pgMKY54AUdicCNbU+Hy3Bl+xwcp98inASt/0fnoNC/A4Bwh/GO47cIuD5c7SS3MY/DY42dPf4zQ=="
-OFFLINE = ("Failed to establish a new connection", "Connection", "timed out", "ENOTFOUND", "ECONNREFUSED", "EAI_AGAIN")
+OFFLINE = ("Connection", "timed out", "error sending request", "ENOTFOUND", "ECONNREFUSED", "EAI_AGAIN")
 
 
 def _mixed() -> audit.Audit:
@@ -71,12 +73,17 @@ def _member(archive: Path, name: str) -> bytes:
 def junit(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> xmlschema.XMLSchema:
     """Jenkins' schema, from the source archive of the pytest that runs this test."""
     folder = tmp_path_factory.mktemp("pytest")
-    pinned = re.search(r"^pytest==.*?(?=^    #)", (checkout / "requirements" / "all.txt").read_text(), re.M | re.S)
+    pinned = re.search(r"^(pytest==\S+).*?(?=^    #)", (checkout / "requirements" / "all.txt").read_text(), re.M | re.S)
     assert pinned is not None
-    (folder / "one.txt").write_text(pinned[0].rstrip().rstrip("\\") + "\n")
-    words = ["download", "--quiet", "--no-deps", "--no-binary", "pytest", "--require-hashes", "-r", "one.txt"]
-    _fetched([sys.executable, "-m", "pip", *words], folder)
-    (archive,) = folder.glob("pytest-*.tar.gz")
+    (folder / "one.txt").write_text(pinned[1] + "\n")
+    # uv says where the archive lies; pip would run its build to fetch it.
+    words = ["pip", "compile", "--quiet", "--no-deps", "--format", "pylock.toml", "one.txt", "-o", "pylock.toml"]
+    _fetched([str(Path(sys.executable).with_name("uv")), *words], folder)
+    (package,) = tomllib.loads((folder / "pylock.toml").read_text())["packages"]
+    archive = folder / "pytest.tar.gz"
+    with urllib.request.urlopen(package["sdist"]["url"], timeout=60) as stream:
+        archive.write_bytes(stream.read())
+    assert f"--hash=sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}" in pinned[0]
     return xmlschema.XMLSchema(_member(archive, JUNIT).decode())
 
 
