@@ -132,7 +132,8 @@ def test_what_the_base_does_not_bring_is_named_with_what_brings_it(
     assert main.run(["trial"]) == 5
     said = capsys.readouterr().err
     assert said.startswith(
-        "`lockstep trial` needs an_engine, which is not installed here\n  hint: install it with its extras, 'lockstep-fleet["
+        "`lockstep trial` needs an_engine, which is not installed here\n"
+        "  hint: install it with its extras, 'lockstep-fleet["
     )
     assert "Traceback" not in said
 
