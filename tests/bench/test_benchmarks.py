@@ -14,7 +14,7 @@ import bench
 from bench import rows
 from bench.__main__ import main, names
 
-HELPERS = {"__init__", "__main__", "preview_peer", "processes", "rows"}
+HELPERS = {"__init__", "__main__", "api_stub", "preview_peer", "processes", "rows"}
 HELPERS |= {f"audit_ssh_{part}" for part in ("bad", "client", "peers", "site", "sweep")}
 
 

@@ -53,27 +53,33 @@ def _program(tools: Path, name: str, text: str) -> None:
 
 
 def _run(shell: list[str], tools: Path, patience: Patience | None = None) -> records.Answer:
+    return _ran(shell, tools, patience)[0]
+
+
+def _ran(shell: list[str], tools: Path, patience: Patience | None = None) -> tuple[records.Answer, int]:
+    """The answer, and the shell's pid, by which its folder is named."""
     script = probe.script(components.load(), patience or Patience())
     environ = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tools)}
-    done = subprocess.run([*shell, "-s"], input=script.encode(), capture_output=True, env=environ, timeout=60)
-    return records.read(done.stdout)
-
-
-def _folders() -> set[Path]:
-    return set(SHM.glob("lockstep-probe.*"))
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*shell, "-s"], stdin=pipe, stdout=pipe, stderr=pipe, env=environ) as process:
+        try:
+            out, _ = process.communicate(script.encode(), timeout=60)
+        finally:
+            process.kill()
+    return records.read(out), process.pid
 
 
 def test_every_command_answers_in_order_and_nothing_is_left(shell: list[str], tools: Path) -> None:
-    before = _folders()
     _program(tools, "nvidia-smi", "echo '<nvidia_smi_log/>'; echo complaint >&2; exit 7")
-    answer = _run(shell, tools)
+    answer, pid = _ran(shell, tools)
     assert answer.complete
     assert list(answer.records) == [command.id for command in probe.commands()]
     smi = answer.records["smi"]
     assert (smi.rc, smi.out, smi.err) == (7, b"<nvidia_smi_log/>\n", b"complaint\n")
     assert answer.records["kernel"].text.split() == [os.uname().release, os.uname().machine]
     assert "/proc/sys/kernel/random/boot_id" in answer.records["host"].text
-    assert _folders() == before
+    # Others probe this machine at the same time: only its own folder is looked for.
+    assert not list(SHM.glob(f"lockstep-probe.{pid}.*"))
 
 
 def test_a_large_output_arrives_whole_and_a_flood_is_cut(shell: list[str], tools: Path) -> None:
