@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
-import functools
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,26 +15,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bringup import baselines, stored, sweep
+from bringup import baselines, further, stored, sweep
 from bringup import targets as target_builder
 from bringup.baselines import Baseline
 from bringup.shards import Shard
 from bringup.sources import reading as sources
 from bringup.sweep import Progress
 from bringup.transport.base import Failure, Patience, Target, Transport
-from inventory.model import Fleet, Pool, Source
+from inventory.model import Fleet, Pool
 from lockstep.base import errors
-from lockstep.base import settings as load_settings
 from lockstep.base.names import NodeName, PoolName
 from lockstep.base.settings import Settings
 from pinsets import causes, compare, components, load
-from pinsets import sources as joins
 from pinsets.facts import Snapshot
 from pinsets.findings import Comparison
 from pinsets.model import Lock
 
 if TYPE_CHECKING:
-    from bringup.redfish.memory import Memory
     from lockstep.base.journal import Journal
 
 __all__ = [
@@ -121,14 +117,14 @@ def read_fleet(
         names = [name for _, members in chosen for name in members]
         swept = _sweep(fleet, names, book, progress, patience, transport, deep=deep)
         explicit = facts is not None or FACTS_VARIABLE in os.environ
-        snapshot, further = (swept.snapshot, ()) if explicit else _joined(fleet, swept.snapshot, settings)
+        snapshot, also = (swept.snapshot, ()) if explicit else further.joined(fleet, swept.snapshot, settings)
         kept, lost = _store(snapshot, fleet, settings, whole=not swept.interrupted) if store else (None, "")
         return Reading(
             snapshot=snapshot,
             comparisons=_compare(chosen, locks, snapshot, book),
             locks=locks,
             live=True,
-            source=f"read now by {' and '.join(('SSH', *further))}{lost}",
+            source=f"read now by {' and '.join(('SSH', *also))}{lost}",
             failures=swept.failures,
             second_pass=swept.second_pass,
             interrupted=swept.interrupted,
@@ -155,54 +151,7 @@ def read_nodes(
     if swept.interrupted:
         raise KeyboardInterrupt
     # What the cluster says of a node is no proof of an act on it; what its BMC says of its firmware is.
-    return _with_bmcs(fleet, swept.snapshot)
-
-
-@functools.cache
-def _memory() -> Memory:
-    """Of this process, which is one run."""
-    from bringup.redfish import memory
-
-    return memory.Memory()
-
-
-def _with_bmcs(fleet: Fleet, snapshot: Snapshot) -> Snapshot:
-    """The sweep with what the BMCs of its nodes say, where their pools name Redfish; asked once for each boot."""
-    members = {
-        node.name: node
-        for pool in fleet.pools
-        if Source.REDFISH in pool.sources
-        for node in pool.nodes
-        if node.name in snapshot.nodes
-    }
-    if not members:
-        return snapshot
-    known = _memory()
-    boots = {name: snapshot.nodes[name].boot_id for name in members}
-    told = {name: facts for name, node in members.items() if (facts := known.recall(node, boots[name])) is not None}
-    asked = [name for name in members if name not in told]
-    if asked:
-        more = sources.of_fleet(Source.REDFISH, fleet, asked, {}, load_settings.load())
-        for name, facts in more.nodes.items():
-            known.keep(members[name], boots[name], facts)
-            told[name] = facts
-    joined = {name: joins.joined(snapshot.nodes[name], facts) for name, facts in told.items()}
-    return Snapshot(snapshot.taken_at, {**snapshot.nodes, **joined})
-
-
-def _joined(fleet: Fleet, snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple[str, ...]]:
-    """(the sweep with the further sources that its nodes' pools name, those sources)."""
-    nodes = dict(snapshot.nodes)
-    asked = []
-    for word in sources.WORDS:
-        members = [
-            node.name for pool in fleet.pools if word in pool.sources for node in pool.nodes if node.name in nodes
-        ]
-        if members:
-            more = sources.of_fleet(word, fleet, members, {}, settings)
-            nodes |= {name: joins.joined(nodes[name], facts) for name, facts in more.nodes.items() if name in nodes}
-            asked.append(word)
-    return Snapshot(snapshot.taken_at, nodes), tuple(asked)
+    return further.with_bmcs(fleet, swept.snapshot)
 
 
 def read_hosts(

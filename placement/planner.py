@@ -147,7 +147,7 @@ class Planner:
             if devices is None:
                 members = self._by_policy(request, request.members[0], nodes)
                 if members:
-                    return Decision(request, members, None, self._digest(members[0].node))
+                    return Decision(request, members, None, self.view.audits.digest(members[0].node))
                 # Policies are work-conserving: what they find no node for has none.
                 return Decision(request, (), None, preempt=self._advice(request))
         opened = self.passes(request)
@@ -187,10 +187,6 @@ class Planner:
         member = request.members[0]
         plain = member.profile is None and not member.one_root and not self.view.occupancy.mig
         return self.policy is not None and request.size == 1 and plain
-
-    def _digest(self, node: int) -> str:
-        index = int(self.view.audits.job[node])
-        return self.view.audits.digests[index] if index >= 0 else ""
 
     def _of_digest(self, opened: Mask, digest: int) -> Mask:
         """One gang, one job digest: nodes of another lock are as if shut."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bringup import reading
+from bringup import further, reading
 from bringup.redfish import memory, source
 from bringup.redfish.bmc import Answer, Failure, Way
 from bringup.transport.fake import Fake
@@ -33,7 +33,7 @@ FIRMWARE = Coordinate.parse("firmware.bmc@running")
 @pytest.fixture(autouse=True)
 def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BMC_LOGIN", "admin:right")
-    reading._memory.cache_clear()
+    further._memory.cache_clear()
 
 
 @pytest.fixture
