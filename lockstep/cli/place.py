@@ -243,7 +243,7 @@ def _jobs(path: Path) -> list[Any]:
     listed = _load(path)
     if not isinstance(listed, list) or not listed:
         raise errors.InputError("jobs are a list of {request: …, arrives: SECONDS, runs: SECONDS}", place=str(path))
-    found: list[jobs_module.Job] = []
+    found: dict[str, jobs_module.Job] = {}
     for index, item in enumerate(listed):
         place = f"{path}: [{index}]"
         if not isinstance(item, dict) or not isinstance(item.get("request"), dict):
@@ -254,11 +254,13 @@ def _jobs(path: Path) -> list[Any]:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
                 raise errors.InputError(f"`{name}` is a number of seconds, got {value!r}", place=place)
             times[name] = float(value)
-        data = {"name": f"job-{index}", **item["request"]}
-        if any(job.request.name == data["name"] for job in found):
-            raise errors.InputError(f"another job is named {data['name']!r}", place=place)
-        found.append(jobs_module.Job(requests.parse(data), times["arrives"], times["runs"]))
-    return found
+        request = requests.parse({"name": f"job-{index}", **item["request"]})
+        if request.name in found:
+            raise errors.InputError(
+                f"another job is named {request.name!r}", place=place, hint="a name of its own, or none"
+            )
+        found[request.name] = jobs_module.Job(request, times["arrives"], times["runs"])
+    return list(found.values())
 
 
 def _print(told: Explanation, top: int) -> None:
